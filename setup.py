@@ -1,0 +1,21 @@
+"Packaging, read from settings.ini so that every fact is written once."
+from configparser import ConfigParser
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+parser = ConfigParser(delimiters=['='])
+parser.read(Path(__file__).with_name('settings.ini'), encoding='utf-8')
+settings = parser['DEFAULT']
+
+setup(
+    name=settings['lib_name'], version=settings['version'], description=settings['description'],
+    author=settings['author'], author_email=settings['author_email'], license='Apache-2.0', keywords=settings['keywords'],
+    long_description=Path(__file__).with_name('README.md').read_text(encoding='utf-8'),
+    long_description_content_type='text/markdown',
+    packages=find_packages(include=['evolora', 'evolora.*']), include_package_data=True,
+    package_data={'evolora': ['presets/*.yaml', 'embedded/*']},
+    python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
+    extras_require={'dev': settings['dev_requirements'].split()},
+    entry_points={'console_scripts': settings['console_scripts'].split()},
+)
