@@ -1,0 +1,23 @@
+"Options: what takes long runs only when it is asked for. One thread, so that parallel workers do not fight and sums do not vary."
+import os
+
+os.environ.setdefault('OMP_NUM_THREADS', '1')   # before anything imports torch
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption('--slow', action='store_true', help="also run what is marked slow: tests, and notebook cells with `#| slow`")
+    parser.addoption('--tutorials', action='store_true', help='also run the notebooks in nbs/tutorials, nbs/lab and nbs/experiments')
+
+
+def pytest_configure(config):
+    config.addinivalue_line('markers', 'slow: takes more than a few seconds; runs with --slow')
+    config.addinivalue_line('markers', 'tutorials: a notebook that is no module; runs with --tutorials')
+
+
+def pytest_collection_modifyitems(config, items):
+    for option in ('slow', 'tutorials'):
+        if config.getoption(f'--{option}'): continue
+        for item in items:
+            if item.get_closest_marker(option): item.add_marker(pytest.mark.skip(reason=f'runs with pytest --{option}'))

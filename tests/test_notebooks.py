@@ -1,0 +1,71 @@
+"""Every notebook runs from top to bottom, by the machinery of nbdev_test, each in a process of its own.
+
+A process each costs an import of torch, but a notebook that crashes, fills the memory, or leaves a registry or a
+warnings filter changed cannot make another one fail, or pass.
+"""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+RUN = """
+import sys
+from pathlib import Path
+from nbdev.test import test_nb
+passed, seconds = test_nb(Path(sys.argv[1]), skip_flags=['slow', 'gpu'], force_flags=sys.argv[3:], basepath=sys.argv[2])
+sys.exit(0 if passed else 1)
+"""
+
+
+def run_notebook(path, flags=()):
+    "Run one notebook in a fresh process; `flags` name the cells to run that are normally skipped"
+    env = os.environ | {'OMP_NUM_THREADS': '1', 'IN_TEST': '1'}
+    env.pop('PYTEST_CURRENT_TEST', None)
+    return subprocess.run([sys.executable, '-c', RUN, str(path), str(ROOT), *flags], cwd=ROOT, env=env, capture_output=True,
+                          text=True, encoding='utf-8', errors='replace')
+
+
+def notebooks(folder, recursive):
+    found = (ROOT / folder).rglob('*.ipynb') if recursive else (ROOT / folder).glob('*.ipynb')
+    return [path.relative_to(ROOT).as_posix() for path in sorted(found)
+            if not any(part.startswith(('.', '_')) for part in path.relative_to(ROOT).parts)]
+
+
+MODULES = notebooks('nbs', recursive=False)
+OTHERS = [path for folder in ('nbs/tutorials', 'nbs/lab', 'nbs/experiments') for path in notebooks(folder, recursive=True)]
+
+
+@pytest.mark.parametrize('path', [*MODULES, *(pytest.param(path, marks=pytest.mark.tutorials) for path in OTHERS)])
+def test_the_notebook_runs(path, request):
+    done = run_notebook(ROOT / path, ['slow'] if request.config.getoption('--slow') else [])
+    if done.returncode: pytest.fail(f'{path}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}', pytrace=False)
+
+
+def notebook(folder, *cells):
+    v4 = nbformat.v4
+    nb = v4.new_notebook(cells=[v4.new_code_cell(source) for source in cells], metadata={'kernelspec': {
+        'name': 'python3', 'language': 'python', 'display_name': 'python3'}})
+    path = folder / 'x.ipynb'
+    path.write_text(nbformat.writes(nb), encoding='utf-8')
+    return path
+
+
+def test_a_failing_cell_fails_the_notebook_and_is_shown(tmp_path):
+    done = run_notebook(notebook(tmp_path, 'x = 6', 'assert x * 7 == 41, "the answer"'))
+    assert done.returncode == 1 and 'the answer' in done.stderr
+
+
+def test_slow_cells_run_only_when_asked_for(tmp_path):
+    path = notebook(tmp_path, '#| slow\nraise ValueError("slow cell")', '#| eval: false\nraise ValueError("never")')
+    assert run_notebook(path).returncode == 0
+    assert 'slow cell' in run_notebook(path, ['slow']).stderr
+
+
+def test_notebooks_run_in_their_own_folder_on_one_thread(tmp_path):
+    path = notebook(tmp_path, f'import os, evolora\nassert os.getcwd() == {str(tmp_path)!r}\nassert os.environ["OMP_NUM_THREADS"] == "1"')
+    done = run_notebook(path)
+    assert done.returncode == 0, done.stderr
