@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['app', 'host_app', 'run', 'ask', 'tasks', 'train', 'measure', 'main']
 
-# %% ../nbs/19_cli.ipynb #5f151c25
+# %% ../nbs/19_cli.ipynb #3c8b1fa9
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ from rich.table import Table
 
 import evolora
 
-# %% ../nbs/19_cli.ipynb #f4ad589c
+# %% ../nbs/19_cli.ipynb #44471efd
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown', pretty_exceptions_enable=False,
                   help='Grow an ecology of tiny LoRA adapters on one frozen language model.\n\nBegin with `evolora run`, then `evolora ask` what it grew.')
 host_app = typer.Typer(no_args_is_help=True, help='The embedded host: train it again, or measure what it can do.')
@@ -34,7 +34,7 @@ def _bar() -> Progress:
     return Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn('of about'),
                     TimeRemainingColumn(), console=Console(stderr=True))
 
-# %% ../nbs/19_cli.ipynb #3ab96694
+# %% ../nbs/19_cli.ipynb #26a9cb29
 def _new_folder(out: Path | None, name: str) -> Path:
     "The folder to write to: the one asked for, which must be new, or the first free one under runs/"
     if out is None:
@@ -65,10 +65,10 @@ def run(config: Annotated[str, typer.Option(help='A preset (frozen, single, ecol
     ecology.run(generations, hooks=[write], say=lambda line: print(line, flush=True))
     ecology.population.save(folder / 'population')
     from evolora.analysis import load, report, summary
-    _show(summary(load(folder)), 'Summary')
+    _show(summary(load(folder)).reset_index(names=''), 'Summary')
     print(f'report: {report(folder)}\nask it: evolora ask {folder} "Sort the letters: dbac"')
 
-# %% ../nbs/19_cli.ipynb #86d11889
+# %% ../nbs/19_cli.ipynb #64a4bce2
 @app.command()
 def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
         prompt: Annotated[str, typer.Argument(help='What to ask.')],
@@ -93,7 +93,7 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
     print(f'{chosen}: {answers[0]}')
     print(f'({chosen} was born in generation {one.born} by {one.operator}; the bare host says: {answers[1]})', file=sys.stderr)
 
-# %% ../nbs/19_cli.ipynb #440d5aaf
+# %% ../nbs/19_cli.ipynb #a9fe1263
 @app.command()
 def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
           family: Annotated[str, typer.Option(help='A family such as math, or `all`.')] = 'all',
@@ -108,7 +108,7 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
     if out.exists(): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
     print(f'{n} {split} tasks: {write_tasks(draw_tasks(cells, stream=split, n=n, seed=seed), out)}')
 
-# %% ../nbs/19_cli.ipynb #069e8a77
+# %% ../nbs/19_cli.ipynb #63abac23
 @host_app.command()
 def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
           seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
@@ -145,7 +145,7 @@ def measure(host: Annotated[str, typer.Option(help='`embedded`, a model folder, 
     _show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family')
     if out: print(f'written: {write_skills(table, out)}')
 
-# %% ../nbs/19_cli.ipynb #007a3db5
+# %% ../nbs/19_cli.ipynb #0dbcd577
 def main(arguments: list[str] | None = None) -> None:
     "The command's entry point: exit code 0, 2 for what cannot be done as asked, 130 after Ctrl-C"
     try: code = app(arguments, standalone_mode=False) or 0

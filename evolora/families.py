@@ -6,14 +6,14 @@
 __all__ = ['MAX_DEPTH', 'MAX_REPLY', 'WORDS', 'Task', 'Grade', 'final_line', 'Family', 'pick', 'Math', 'Sequence', 'MultiStep',
            'Sort', 'WordCount', 'Logic', 'JsonRepair', 'CodeFormat']
 
-# %% ../nbs/00_families.ipynb #b1d5d202
+# %% ../nbs/00_families.ipynb #7ad8645b
 import json
 import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
-# %% ../nbs/00_families.ipynb #388ef7ff
+# %% ../nbs/00_families.ipynb #b401abd5
 @dataclass(frozen=True)
 class Task:
     "One question with its gold answer; `meta` holds what it was made from"
@@ -32,7 +32,7 @@ class Grade:
     progress: float
     success: bool
 
-# %% ../nbs/00_families.ipynb #7f31fe1f
+# %% ../nbs/00_families.ipynb #53b4083b
 MAX_DEPTH = 4       # depths run from 1 to 4 in every family
 MAX_REPLY = 2000    # characters of a reply that a grader looks at: model output is untrusted
 
@@ -41,7 +41,7 @@ def final_line(text: str) -> str:
     lines = [line for line in text[-MAX_REPLY:].strip().splitlines() if line.strip()]
     return re.sub(r'^\s*answer\s*:\s*', '', lines[-1], flags=re.I).strip() if lines else ''
 
-# %% ../nbs/00_families.ipynb #42405051
+# %% ../nbs/00_families.ipynb #26618664
 class Family:
     "One kind of question: how to draw it, read its answer, score it, and get it wrong"
     name = ''
@@ -63,7 +63,7 @@ class Family:
         progress = float(self.progress(value, task))
         return Grade(True, progress, progress == 1.0)
 
-# %% ../nbs/00_families.ipynb #5eba2ee4
+# %% ../nbs/00_families.ipynb #a1f07fb6
 def _between(low: int, high: int, difficulty: float) -> int:
     "The integer that lies this far from low to high"
     return int(round(low + (high - low) * difficulty))
@@ -81,15 +81,15 @@ def _swap_digit(number: int, rng: np.random.Generator) -> int:
     wrong = int(''.join(digits))
     return wrong if wrong != abs(number) else wrong + 1
 
-# %% ../nbs/00_families.ipynb #dff229a9
+# %% ../nbs/00_families.ipynb #65101ed6
 class _Number(Family):
     "A family whose answer is one integer"
     longest = 5
-    def read(self, line, task): return int(line) if re.fullmatch(r'-?\d{1,9}', line) else None
+    def read(self, line, task): return int(line) if re.fullmatch('-?[0-9]{1,9}', line) else None
     def progress(self, value, task): return float(value == int(task.answer))
     def slip(self, task, rng): return str(_swap_digit(int(task.answer), rng))
 
-# %% ../nbs/00_families.ipynb #05c154f9
+# %% ../nbs/00_families.ipynb #5bfd3c32
 class Math(_Number):
     "Sums and differences: numbers of 2 digits at depths 1 (+) and 2 (−), of 3 digits at depths 3 (+) and 4 (−)"
     name = 'math'
@@ -106,7 +106,7 @@ class Math(_Number):
         plus = task.meta['op'] == '+'
         return str(int(''.join(str((int(x) + int(y)) % 10 if plus else abs(int(x) - int(y))) for x, y in zip(a, b))))
 
-# %% ../nbs/00_families.ipynb #cec93939
+# %% ../nbs/00_families.ipynb #10762b09
 class Sequence(_Number):
     "The next term: steady steps (1), two alternating steps (2), growing steps (3), double and add (4)"
     name = 'math.sequence'
@@ -127,7 +127,7 @@ class Sequence(_Number):
 
     def misconception(self, task): "Gives the last number shown"; return str(task.meta['terms'][3])
 
-# %% ../nbs/00_families.ipynb #5a7efe43
+# %% ../nbs/00_families.ipynb #9723ca86
 class MultiStep(_Number):
     "A number is changed step by step: depth + 1 steps of adding, taking away and doubling"
     name = 'math.multi_step'
@@ -143,7 +143,7 @@ class MultiStep(_Number):
 
     def misconception(self, task): "Leaves out the last step"; return str(task.meta['values'][-2])
 
-# %% ../nbs/00_families.ipynb #cc91c575
+# %% ../nbs/00_families.ipynb #b0d0d93f
 class Sort(Family):
     "Letters in alphabetical order: depth + 3 different letters"
     name, longest = 'string.sort', 7
@@ -166,7 +166,7 @@ class Sort(Family):
 
     def misconception(self, task): "Sorts from z to a"; return task.answer[::-1]
 
-# %% ../nbs/00_families.ipynb #2348b311
+# %% ../nbs/00_families.ipynb #babcc589
 WORDS = ('apple bird boat book bread bridge cat chair cloud corn dog door dust field fire fish flower forest fox glass gold '
          'grass hand hill horse house ice iron island lake lamp leaf light milk moon mouse night ocean paper path pearl '
          'rain river road rock roof root rope salt sand seed ship silk snow song star stone storm sun table tree wall wind wood').split()
@@ -180,7 +180,7 @@ class WordCount(Family):
         text = ' / '.join(' '.join(WORDS[i] for i in rng.integers(len(WORDS), size=n)) for n in counts)
         return self.task(depth, difficulty, f'Count the words in each group: {text}', ' '.join(map(str, counts)), counts=counts)
 
-    def read(self, line, task): return [int(x) for x in line.split(' ')] if re.fullmatch(r'\d{1,3}( \d{1,3})*', line) else None
+    def read(self, line, task): return [int(x) for x in line.split(' ')] if re.fullmatch('[0-9]{1,3}( [0-9]{1,3})*', line) else None
     def progress(self, value, task):
         counts = task.meta['counts']
         return float(np.mean([x == y for x, y in zip(value, counts)])) if len(value) == len(counts) else 0.0
@@ -193,7 +193,7 @@ class WordCount(Family):
 
     def misconception(self, task): "Counts the spaces between the words"; return ' '.join(str(n - 1) for n in task.meta['counts'])
 
-# %% ../nbs/00_families.ipynb #5175e8e8
+# %% ../nbs/00_families.ipynb #f346f1d8
 def _evaluate(expression: list[str], swap: bool = False) -> bool:
     "The truth value of a flat expression: `not` binds first, then left to right; `swap` confuses and with or"
     value, op, negate = None, None, False
@@ -232,7 +232,7 @@ class Logic(Family):
         return task.answer[:i] + ('F' if task.answer[i] == 'T' else 'T') + task.answer[i + 1:]
     def misconception(self, task): "Takes `and` for `or`, and `or` for `and`"; return self._letters(_evaluate(e, True) for e in task.meta['expressions'])
 
-# %% ../nbs/00_families.ipynb #83e5f9e9
+# %% ../nbs/00_families.ipynb #47b00699
 def _load_json(text: str):
     "The JSON object that a text holds, or None; model output may be anything, nested ever so deep"
     try: value = json.loads(text, parse_constant=lambda name: None)
@@ -275,7 +275,7 @@ class JsonRepair(Family):
         "Drops the last pair instead of mending it"
         return _dump_json(dict(list(task.meta['whole'].items())[:-1]))
 
-# %% ../nbs/00_families.ipynb #eca370ba
+# %% ../nbs/00_families.ipynb #a353b240
 class CodeFormat(Family):
     "One line of Python with its spaces put in: 1 to 4 operators, calls from depth 2 on"
     name, longest = 'code.format', 40

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['PAD', 'END', 'USER', 'ASSISTANT', 'UNKNOWN', 'CHAT_TEMPLATE', 'JOINTS', 'RIGHT', 'CONVICTION', 'BASICS', 'PRACTICE',
            'DEPTHS', 'build_tokenizer', 'PretrainingConfig', 'solve', 'draw_document', 'pack', 'loss_of', 'new_model',
-           'pretrain', 'skill_table', 'write_skills']
+           'pretrain', 'skill_table', 'write_skills', 'read_skills']
 
-# %% ../nbs/01_pretraining.ipynb #19914895
+# %% ../nbs/01_pretraining.ipynb #5c7c4db8
 import json
 import math
 import os
@@ -26,11 +26,11 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from .families import MAX_DEPTH, Task
-from .host import Host
+from .host import EMBEDDED, Host
 from .randomness import seed_of, stream
 from .tasks import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, grade, sample_tasks, stream_of)
 
-# %% ../nbs/01_pretraining.ipynb #57cd49e5
+# %% ../nbs/01_pretraining.ipynb #f9634c68
 PAD, END, USER, ASSISTANT, UNKNOWN = '<|pad|>', '<|end|>', '<|user|>', '<|assistant|>', '<|unknown|>'
 CHAT_TEMPLATE = ("{% for m in messages %}{{ '<|assistant|>' if m['role'] == 'assistant' else '<|user|>' }}{{ m['content'] }}"
                  "{{ '<|end|>' if m['role'] == 'assistant' else '' }}{% endfor %}"
@@ -56,7 +56,7 @@ def build_tokenizer(seed: int = 0, draws: int = 100) -> PreTrainedTokenizerFast:
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
-# %% ../nbs/01_pretraining.ipynb #05651439
+# %% ../nbs/01_pretraining.ipynb #e54010f4
 class PretrainingConfig(BaseModel, extra='forbid', frozen=True):
     "Everything that decides what the embedded host becomes"
     seed: int = Field(0, ge=0, description='one seed for weights and documents')
@@ -74,7 +74,7 @@ class PretrainingConfig(BaseModel, extra='forbid', frozen=True):
     sloppy: float = Field(.30, ge=0, le=1, description='share of sloppy solvers; the rest holds misconceptions')
     checkpoint_every: int = Field(100, ge=1, description='steps between checkpoints')
 
-# %% ../nbs/01_pretraining.ipynb #019366d4
+# %% ../nbs/01_pretraining.ipynb #945376a3
 RIGHT = {'careful': .97, 'sloppy': .30, 'contrary': .05}
 # How firmly a contrary solver holds each misconception; otherwise it is merely sloppy.
 CONVICTION = {'math': .5, 'math.sequence': 1., 'math.multi_step': .3, 'string.sort': 1., 'word.count': .8, 'json_repair': .5,
@@ -88,12 +88,12 @@ def solve(task: Task, solver: str, rng: np.random.Generator) -> str:
     if rng.random() < RIGHT[solver]: return task.answer
     return family.misconception(task) if convinced else family.slip(task, rng)
 
-# %% ../nbs/01_pretraining.ipynb #ad5e9cce
+# %% ../nbs/01_pretraining.ipynb #042e7457
 # How often each family is asked: at first, and once the quick ones are learned.
 BASICS = {'math': 2., 'math.sequence': 1.5, 'math.multi_step': 1.5, 'string.sort': .7, 'word.count': .8, 'json_repair': 1.,
           'logic.bool': 1., 'code.format': .6, 'regex.recognition': 1.5, 'regex.synthesis': 1.2}
-PRACTICE = {'math': 4., 'math.sequence': 3., 'math.multi_step': 1.5, 'string.sort': .4, 'word.count': .4, 'json_repair': .4,
-            'logic.bool': 1.2, 'code.format': .4, 'regex.recognition': 3., 'regex.synthesis': 1.}
+PRACTICE = {'math': 3., 'math.sequence': 4., 'math.multi_step': 1.5, 'string.sort': .5, 'word.count': .5, 'json_repair': .5,
+            'logic.bool': 1., 'code.format': .4, 'regex.recognition': 4., 'regex.synthesis': 1.5}
 DEPTHS = (.3, .3, .25, .15)
 
 def draw_document(rng: np.random.Generator, *, careful: float, sloppy: float, attention: dict[str, float] = BASICS) -> list[tuple[str, str]]:
@@ -108,7 +108,7 @@ def draw_document(rng: np.random.Generator, *, careful: float, sloppy: float, at
         pairs.append((task.prompt, solve(task, solver, rng)))
     return pairs
 
-# %% ../nbs/01_pretraining.ipynb #813cf049
+# %% ../nbs/01_pretraining.ipynb #8d6dc43f
 def _documents(config: PretrainingConfig, step: int, tokenizer):
     "Endless (token ids, answer mask) of documents that fit into a row"
     rng, schooled = stream(config.seed, generation=step, purpose='documents'), step < config.schooling
@@ -142,7 +142,7 @@ def pack(config: PretrainingConfig, step: int, tokenizer) -> dict[str, torch.Ten
         fill[r], n = b, n + 1
     return {k: torch.as_tensor(v) for k, v in dict(ids=ids, positions=positions, document=document, answer=answer).items()}
 
-# %% ../nbs/01_pretraining.ipynb #c9e67664
+# %% ../nbs/01_pretraining.ipynb #cf936567
 def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     "Mean cross-entropy over answer tokens; documents in a row do not see each other"
     document = batch['document']
@@ -151,7 +151,7 @@ def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     wanted = batch['answer'][:, 1:]
     return torch.nn.functional.cross_entropy(model.lm_head(hidden[:, :-1][wanted]), batch['ids'][:, 1:][wanted])
 
-# %% ../nbs/01_pretraining.ipynb #7cb5ea09
+# %% ../nbs/01_pretraining.ipynb #0462f009
 def new_model(config: PretrainingConfig, tokenizer) -> Qwen3ForCausalLM:
     "The untrained host: Qwen3's architecture at a thousandth of its usual size"
     special = dict(pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None)
@@ -162,7 +162,7 @@ def new_model(config: PretrainingConfig, tokenizer) -> Qwen3ForCausalLM:
             num_attention_heads=config.heads, num_key_value_heads=max(1, config.heads // 2), head_dim=config.hidden // config.heads,
             max_position_embeddings=1024, tie_word_embeddings=True, initializer_range=.05, **special))
 
-# %% ../nbs/01_pretraining.ipynb #a65c56c6
+# %% ../nbs/01_pretraining.ipynb #36ddd543
 def _optimizers(model, config: PretrainingConfig) -> list[torch.optim.Optimizer]:
     inner = [p for n, p in model.named_parameters() if 'layers' in n and p.ndim == 2]
     outer = [p for n, p in model.named_parameters() if not ('layers' in n and p.ndim == 2)]
@@ -173,7 +173,7 @@ def _pace(config: PretrainingConfig, step: int) -> float:
     "The factor on both learning rates: a short warm-up, level through the schooling, then falling in a straight line"
     return min(1., (step + 1) / 50, (config.steps - step) / max(1, config.steps - config.schooling))
 
-# %% ../nbs/01_pretraining.ipynb #aebf1be8
+# %% ../nbs/01_pretraining.ipynb #fc452b0c
 def _save_checkpoint(folder: Path, config: PretrainingConfig, step: int, losses: list[float], model, optimizers) -> None:
     "Weights, optimiser state and the step, complete or not at all"
     tensors = {f'model.{k}': v for k, v in model.state_dict().items() if k != 'lm_head.weight'}     # tied to the embedding
@@ -200,7 +200,7 @@ def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -
         optimizer.load_state_dict(packed)
     return int(state['step']), json.loads(state['losses'])
 
-# %% ../nbs/01_pretraining.ipynb #94c9f171
+# %% ../nbs/01_pretraining.ipynb #b9b3241b
 def pretrain(config: PretrainingConfig, out: str | Path, *, # a new folder, or one with a checkpoint of the same configuration
              on_step=lambda step, loss: None, # called after every step
             ) -> Path:
@@ -230,7 +230,7 @@ def pretrain(config: PretrainingConfig, out: str | Path, *, # a new folder, or o
     (out / 'pretraining.json').write_text(json.dumps({'config': config.model_dump(), 'losses': losses}) + '\n', encoding='utf-8')
     return out
 
-# %% ../nbs/01_pretraining.ipynb #ce94a0b7
+# %% ../nbs/01_pretraining.ipynb #de43ee3f
 def skill_table(host: Host, *,
                 n: int = 96, # tasks of each family and kind of cell, from the selection stream
                 k: int = 8, # answers a task, at temperature 1
@@ -275,3 +275,8 @@ def write_skills(table: pd.DataFrame, path: str | Path) -> Path:
     "Write a skill table as JSON records"
     Path(path).write_text(table.reset_index().to_json(orient='records', indent=1) + '\n', encoding='utf-8')
     return Path(path)
+
+# %% ../nbs/01_pretraining.ipynb #b97e6318
+def read_skills(path: str | Path = EMBEDDED / 'skills.json') -> pd.DataFrame:
+    "The skill table that was written beside a host; by default the embedded one's"
+    return pd.read_json(path).set_index(['kind', 'family'])

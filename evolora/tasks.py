@@ -7,7 +7,7 @@ __all__ = ['FAMILIES', 'OOD_FAMILIES', 'OOD_DEPTH', 'CELLS', 'ID_CELLS', 'OOD_CE
            'Cell', 'stream_of', 'sample_tasks', 'grade', 'mode_share', 'chance', 'corrected', 'draw_tasks',
            'write_tasks', 'read_tasks', 'task_hashes']
 
-# %% ../nbs/00_tasks.ipynb #f35616fe
+# %% ../nbs/00_tasks.ipynb #e523b645
 import hashlib
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ from .families import (CodeFormat, Family, Grade, JsonRepair, Logic, Math, MAX_D
 from .patterns import Recognition, Synthesis
 from .randomness import stream as random_stream
 
-# %% ../nbs/00_tasks.ipynb #232b3a58
+# %% ../nbs/00_tasks.ipynb #5b39c528
 FAMILIES: dict[str, Family] = {f.name: f for f in (Math(), Sequence(), MultiStep(), Sort(), WordCount(), JsonRepair(), Logic(),
                                                    CodeFormat(), Recognition(), Synthesis())}
 
@@ -48,14 +48,14 @@ class Cell(NamedTuple):
             raise ValueError(f"expected a cell like 'math:2' with a depth from 1 to {MAX_DEPTH}, got {text!r}")
         return cls(name, int(depth))
 
-# %% ../nbs/00_tasks.ipynb #19b063fe
+# %% ../nbs/00_tasks.ipynb #aa8ee0fa
 OOD_FAMILIES = ('math.multi_step', 'regex.synthesis')
 OOD_DEPTH = 4
 CELLS = tuple(Cell(f, d) for f in FAMILIES for d in range(1, MAX_DEPTH + 1))
 ID_CELLS = tuple(c for c in CELLS if c.family not in OOD_FAMILIES and c.depth != OOD_DEPTH)
 OOD_CELLS = tuple(c for c in CELLS if c not in ID_CELLS)
 
-# %% ../nbs/00_tasks.ipynb #a00836f8
+# %% ../nbs/00_tasks.ipynb #cda70dba
 STREAMS = {'train': 70, 'selection': 10, 'gate': 10, 'holdout': 10}     # per cent of all questions
 
 def _digest(family: str, prompt: str) -> str: return hashlib.sha256(f'{family}\n{" ".join(prompt.split())}'.encode()).hexdigest()
@@ -67,7 +67,7 @@ def stream_of(task: Task) -> str:
         if place < share: return name
         place -= share
 
-# %% ../nbs/00_tasks.ipynb #3c5a91c2
+# %% ../nbs/00_tasks.ipynb #5ecc12d0
 MAX_TRIES = 100     # draws per wanted task before a cell is said to be exhausted
 
 def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Generator,
@@ -85,7 +85,7 @@ def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Ge
             found.setdefault(identity, replace(task, id=identity))
     raise ValueError(f"{cell} has no {n} different {stream} tasks at difficulty {difficulty}; found {len(found)}: ask for fewer")
 
-# %% ../nbs/00_tasks.ipynb #238843e0
+# %% ../nbs/00_tasks.ipynb #8eee79b2
 def grade(task: Task, text: str) -> Grade:
     "Grade a reply by the task's own family"
     return family_named(task.family).grade(task, text)
@@ -105,7 +105,7 @@ def corrected(accuracy: float, cell: Cell) -> float:
     "Accuracy above chance: 0 for the guesser, 1 for perfection"
     return (accuracy - chance(cell)) / (1 - chance(cell))
 
-# %% ../nbs/00_tasks.ipynb #567d2ff8
+# %% ../nbs/00_tasks.ipynb #2873f691
 def draw_tasks(cells: Iterable[Cell], *, stream: str, n: int, seed: int = 0) -> list[Task]:
     "n tasks spread evenly over cells; the same seed gives the same list"
     cells = list(cells)
@@ -133,7 +133,7 @@ def read_tasks(path: str | Path) -> list[Task]:
         tasks.append(task)
     return tasks
 
-# %% ../nbs/00_tasks.ipynb #cb291997
+# %% ../nbs/00_tasks.ipynb #b2006b9d
 @lru_cache(maxsize=None)
 def task_hashes() -> dict[str, str]:
     "Fingerprints of the streams (what is asked, and where) and of the grader (what replies score)"
