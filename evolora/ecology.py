@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PRESETS', 'EcologyConfig', 'load_config', 'Generation', 'Ecology']
 
-# %% ../nbs/12_ecology.ipynb #f760ad54
+# %% ../nbs/12_ecology.ipynb #efcd8c0c
 import signal
 import threading
 import time
@@ -31,12 +31,13 @@ from .randomness import seed_of, stream
 from .tasks import ID_CELLS, Cell, Task, grade, sample_tasks, task_hashes
 from .variation import OPERATORS, VariationConfig, choose_parents, competence, make_offspring, survivors
 
-# %% ../nbs/12_ecology.ipynb #1eeac9a9
+# %% ../nbs/12_ecology.ipynb #b73a46c0
 class EcologyConfig(BaseModel):
     "Everything that decides a run, apart from the host and the seed"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
     cells: list[str] = Field([str(c) for c in ID_CELLS], min_length=1, description='cells to play in, like math:2')
-    founders: int = Field(12, ge=1, description='organelles at the start; the first is a no-op that answers as the host')
+    founders: int = Field(12, ge=1,
+                          description='organelles at the start; the first is a no-op that answers as the host')
     founder_step: float = Field(.5, ge=0, le=1, description='size of the mutation that sets the other founders apart')
     capacity: int = Field(24, ge=1, description='most organelles that can live at once')
     rank: int = Field(4, ge=1, description='rank of the founders')
@@ -56,12 +57,13 @@ class EcologyConfig(BaseModel):
     @model_validator(mode='after')
     def _agree(self):
         for cell in self.cells: Cell.parse(cell)
-        if self.rank > self.max_rank: raise ValueError(f'rank expected at most max_rank {self.max_rank}, got {self.rank}')
-        if self.founders > self.capacity: raise ValueError(f'founders expected at most the capacity {self.capacity}, got {self.founders}')
-        if self.variation.mu > self.capacity: raise ValueError(f'variation.mu expected at most the capacity {self.capacity}, got {self.variation.mu}')
+        for name, value, limit, most in (('rank', self.rank, 'max_rank', self.max_rank),
+                                         ('founders', self.founders, 'capacity', self.capacity),
+                                         ('variation.mu', self.variation.mu, 'capacity', self.capacity)):
+            if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
         return self
 
-# %% ../nbs/12_ecology.ipynb #584ec662
+# %% ../nbs/12_ecology.ipynb #ef796774
 PRESETS = Path(__file__).parent / 'presets' if '__file__' in globals() else Path('../evolora/presets')
 
 def _one_line(error: ValidationError) -> str:
@@ -81,16 +83,22 @@ def load_config(source: str | Path) -> EcologyConfig:
     path = PRESETS / f'{source}.yaml' if str(source) in presets else Path(source)
     try: text = path.read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError):
-        raise ValueError(f"expected a preset ({', '.join(presets)}) or a readable YAML file, got {str(source)!r}") from None
+        raise ValueError(f"expected a preset ({', '.join(presets)}) or a readable YAML file, "
+                         f"got {str(source)!r}") from None
     try: values = yaml.safe_load(text) or {}
     except yaml.YAMLError as e:
         raise ValueError(f"{source}: expected YAML, got {str(getattr(e, 'problem', e))!r}; mend the file") from None
-    if not isinstance(values, dict): raise ValueError(f"{source}: expected keys and values, got {str(values)[:40]!r}; see a preset")
+    if not isinstance(values, dict):
+        raise ValueError(f"{source}: expected keys and values, got {str(values)[:40]!r}; see a preset")
     try: return EcologyConfig(**values)
     except ValidationError as e: raise ValueError(f"{source}: {_one_line(e)}") from None
     except TypeError as e: raise ValueError(f"{source}: expected names as keys ({e})") from None
 
-# %% ../nbs/12_ecology.ipynb #d95b34dc
+# %% ../nbs/12_ecology.ipynb #c43c8bf1
+def _short(x: float | None) -> str:
+    "Two digits, without a leading zero; a dash for nothing"
+    return '–' if x is None else f'{x:.2f}'.removeprefix('0') if x >= 0 else f'{x:.2f}'
+
 @dataclass(frozen=True)
 class Generation:
     "The record of one generation: a row of numbers, and the tables behind it"
@@ -103,30 +111,35 @@ class Generation:
     @property
     def tables(self) -> dict[str, list[dict]]:
         "The rows that this generation adds to each table of a run"
-        return {'generations': [self.row], 'episodes': self.episodes, 'ledger': self.ledger, 'lineage': self.lineage, 'timings': [self.timing]}
+        return {'generations': [self.row], 'episodes': self.episodes, 'ledger': self.ledger, 'lineage': self.lineage,
+                'timings': [self.timing]}
 
     def ticker(self) -> str:
         "The generation in one line"
-        r, number = self.row, lambda x, digits: '–' if x is None else f'{x:.{digits}f}'.replace('0.', '.', 1) if digits and abs(x) < 1 else f'{x:.{digits}f}'
+        r = self.row
         gates = ' '.join(f'{name} {n}' for name, n in r['gates'].items() if name != 'paid') or 'quiet'
         mean = r['energy'] / r['alive'] if r['alive'] else 0.
-        return (f"generation {r['generation']:>3} | ROI {number(r['roi'], 2)} | accuracy {number(r['accuracy'], 2)} | energy {mean:.1f} | "
-                f"alive {r['alive']} (+{r['births']} −{r['deaths']}) | {r['season']} | gates {gates} | {self.timing['seconds']:.1f} s")
+        return (f"generation {r['generation']:>3} | ROI {_short(r['roi'])} | accuracy {_short(r['accuracy'])} | "
+                f"energy {mean:.1f} | alive {r['alive']} (+{r['births']} −{r['deaths']}) | {r['season']} | "
+                f"gates {gates} | {self.timing['seconds']:.1f} s")
 
     def _repr_markdown_(self) -> str:
         r = self.row
         cells = sorted(r['cells'].items(), key=lambda item: -item[1]['episodes'])[:5]
         rows = '\n'.join(f"| {name} | {c['episodes']} | {c['accuracy']:.2f} | {c['price']:.2f} |" for name, c in cells)
-        return f"{self.ticker().rsplit(' | ', 1)[0]}\n\n| cell | episodes | accuracy | price |\n|---|---|---|---|\n{rows}"
+        head = '| cell | episodes | accuracy | price |\n|---|---|---|---|'
+        return f"{self.ticker().rsplit(' | ', 1)[0]}\n\n{head}\n{rows}"
 
-# %% ../nbs/12_ecology.ipynb #d5a5b739
+# %% ../nbs/12_ecology.ipynb #10333b69
 class Ecology:
     "A population on a host, with its economy, its curriculum and its books"
     def __init__(self, host: Host, config: EcologyConfig = EcologyConfig(), *, seed: int = 0,
-                 learn: Callable[['Ecology', pd.DataFrame], None] | None = None, # a plasticity rule: changes weights after the books are done
+                 learn: Callable[['Ecology', pd.DataFrame], None]
+                 | None = None, # a plasticity rule: changes weights after the books are done
                 ):
         self.host, self.config, self.seed, self.learn, self.generation = host, config, seed, learn, 0
-        self.population = Population(host, capacity=config.capacity, max_rank=config.max_rank, alpha=config.alpha, targets=tuple(config.targets))
+        self.population = Population(host, capacity=config.capacity, max_rank=config.max_rank, alpha=config.alpha,
+                                     targets=tuple(config.targets))
         self.cells = {c: Cell.parse(c) for c in config.cells}
         self.ledger, self.prices = Ledger(config.economy), Prices(config.economy)
         self.curriculum = Curriculum(config.curriculum, list(self.cells.values()))
@@ -141,9 +154,11 @@ class Ecology:
 
     def step(self) -> Generation:
         "Live through one generation and return its record"
-        if not self._busy.acquire(blocking=False): raise RuntimeError("this ecology is running elsewhere; pause it there first")
+        if not self._busy.acquire(blocking=False):
+            raise RuntimeError("this ecology is running elsewhere; pause it there first")
         try:
-            if not len(self.population): raise RuntimeError("nobody is left alive; begin a new ecology, with a cheaper ticket or more founders")
+            if not len(self.population):
+                raise RuntimeError("nobody is left alive; begin a new ecology, with a cheaper ticket or more founders")
             self._timing, season = {}, money.season(self.config.economy, self.generation)
             gates = self._tickets(season)
             with self._timed('plan'): plan, tasks = self._plan()
@@ -163,13 +178,15 @@ class Ecology:
         yield
         self._timing[part] = time.perf_counter() - start
 
-# %% ../nbs/12_ecology.ipynb #1ee1fab1
+# %% ../nbs/12_ecology.ipynb #f0974066
 @patch
 def _found(self: Ecology, *, awake: bool) -> Organelle:
     "A founder: the untouched LoRA start, which answers as the host, or one mutation away from it"
-    one = self.population.birth(rank=self.config.rank, traits=self.config.traits, rng=self.rng('founder', self.population.births))
+    one = self.population.birth(rank=self.config.rank, traits=self.config.traits,
+                                rng=self.rng('founder', self.population.births))
     if awake:
-        mutated = OPERATORS['gaussian'](self.population.factors(one.id), rng=self.rng('founder step', one.id), step=self.config.founder_step,
+        mutated = OPERATORS['gaussian'](self.population.factors(one.id), rng=self.rng('founder step', one.id),
+                                        step=self.config.founder_step,
                                         alpha=self.config.alpha)
         self.population.write(one.id, mutated)
     return self._welcome(one, 'founder')
@@ -179,7 +196,8 @@ def _welcome(self: Ecology, one: Organelle, reason: str) -> Organelle:
     "Open the account of a newborn; its parents pay for it, and a founder's energy is minted"
     amount = self.config.economy.founder_energy if reason == 'founder' else self.config.economy.newborn_energy
     self.ledger.open(one.id, amount, reason=reason, parents=one.parents, generation=self.generation)
-    self._lineage.append(dict(generation=self.generation, event='birth', organelle=one.id, parents=list(one.parents), operator=one.operator,
+    self._lineage.append(dict(generation=self.generation, event='birth', organelle=one.id, parents=list(one.parents),
+                              operator=one.operator,
                               rank=one.rank, traits=one.traits.model_dump(), reason=reason))
     return one
 
@@ -187,14 +205,15 @@ def _welcome(self: Ecology, one: Organelle, reason: str) -> Organelle:
 def _bury(self: Ecology, id: str, reason: str) -> None:
     "Remove an organelle and everything that refers to it"
     one = self.population[id]
-    self._lineage.append(dict(generation=self.generation, event='death', organelle=id, parents=list(one.parents), operator=one.operator,
+    self._lineage.append(dict(generation=self.generation, event='death', organelle=id, parents=list(one.parents),
+                              operator=one.operator,
                               rank=one.rank, traits=one.traits.model_dump(), reason=reason))
     self.ledger.close(id, self.generation)
     self.curriculum.forget(id)
     self.population.death(id)
     if len(self._recent): self._recent = self._recent[self._recent.organelle != id]
 
-# %% ../nbs/12_ecology.ipynb #c7c8e092
+# %% ../nbs/12_ecology.ipynb #0d7a249d
 @patch
 def _tickets(self: Ecology, season) -> Counter:
     "Everybody pays to be there; who fails too often in a row is out"
@@ -205,9 +224,11 @@ def _tickets(self: Ecology, season) -> Counter:
 @patch
 def _plan(self: Ecology) -> tuple[pd.DataFrame, list[Task]]:
     "Who attempts what: rows of (organelle, cell, index), and the task of each row"
-    foragers = [Forager(o.id, self.ledger.balance(o.id), o.traits) for o in self.population if o.id not in self._bankrupt]
+    foragers = [Forager(o.id, self.ledger.balance(o.id), o.traits) for o in self.population
+                if o.id not in self._bankrupt]
     plan = self.curriculum.plan(foragers, rng_for=lambda id: self.rng('plan', id))
-    shared = {cell: sample_tasks(cell, n=int(n) + 1, rng=self.rng(f'tasks {cell}')) for cell, n in plan.groupby('cell')['index'].max().items()}
+    shared = {cell: sample_tasks(cell, n=int(n) + 1, rng=self.rng(f'tasks {cell}')) for cell,
+              n in plan.groupby('cell')['index'].max().items()}
     return plan, [shared[cell][i] for cell, i in zip(plan['cell'], plan['index'])]
 
 @patch
@@ -217,20 +238,24 @@ def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task]) -> pd.DataFrame:
     order, answers = np.argsort([len(t.prompt) for t in tasks], kind='stable'), [None] * len(tasks)
     for start in range(0, len(order), self.config.batch):
         rows = order[start:start + self.config.batch]
-        made = self.population.generate([tasks[i].prompt for i in rows], [plan['organelle'].iat[i] for i in rows], seeds=[seeds[i] for i in rows],
+        made = self.population.generate([tasks[i].prompt for i in rows], [plan['organelle'].iat[i] for i in rows],
+                                        seeds=[seeds[i] for i in rows],
                                         max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature)
-        for i, answer in zip(rows, zip(made.texts, made.prompt_tokens.tolist(), made.new_tokens.tolist(), (made.flops / 1e9).tolist())): answers[i] = answer
+        for i, answer in zip(rows, zip(made.texts, made.prompt_tokens.tolist(), made.new_tokens.tolist(),
+                                       (made.flops / 1e9).tolist())): answers[i] = answer
     return pd.DataFrame(answers, columns=['answer', 'prompt_tokens', 'new_tokens', 'gflops'])
 
 @patch
 def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: pd.DataFrame) -> pd.DataFrame:
     "One row an answer: what was asked, what was said, what it is worth"
     grades = [grade(t, text) for t, text in zip(tasks, answers['answer'])]
-    asked = {k: [getattr(t, k) for t in tasks] for k in ('family', 'depth', 'difficulty')} | {'task': [t.id for t in tasks]}
+    asked = {k: [getattr(t, k) for t in tasks]
+             for k in ('family', 'depth', 'difficulty')} | {'task': [t.id for t in tasks]}
     given = {k: [getattr(g, k) for g in grades] for k in ('parsed', 'progress', 'success')}
-    return pd.DataFrame({'generation': self.generation, 'organelle': plan['organelle'].tolist(), **asked, **given}).join(answers)
+    return pd.DataFrame({'generation': self.generation, 'organelle': plan['organelle'].tolist(), **asked,
+                         **given}).join(answers)
 
-# %% ../nbs/12_ecology.ipynb #36991cd4
+# %% ../nbs/12_ecology.ipynb #af076c92
 @patch
 def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
     "Price every answer and book it; adds cost, price, reward, revenue and penalty to the episodes"
@@ -248,13 +273,14 @@ def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
         if status in ('success', 'roi_blocked', 'cap_blocked'): gates[f'topup_{status}'] += 1
     return gates
 
-# %% ../nbs/12_ecology.ipynb #f3ac8a96
+# %% ../nbs/12_ecology.ipynb #211348aa
 @patch
 def standing(self: Ecology) -> pd.DataFrame:
-    "The living, most competent first: episodes, success, competence, cost, balance, born, rank, and whether they are no-ops"
+    "The living, most competent first, with what is known of each; a no-op answers as the host"
     judged = competence(self._recent, prior=self.config.variation.prior) if len(self._recent) else pd.DataFrame(
         {k: pd.Series(dtype=float) for k in ('episodes', 'success', 'competence', 'cost')})
-    alive = pd.DataFrame([dict(organelle=o.id, born=o.born, rank=o.rank, operator=o.operator, balance=self.ledger.balance(o.id),
+    alive = pd.DataFrame([dict(organelle=o.id, born=o.born, rank=o.rank, operator=o.operator,
+                               balance=self.ledger.balance(o.id),
                                noop=self.population.is_noop(o.id)) for o in self.population]).set_index('organelle')
     table = alive.join(judged, how='left').fillna({'episodes': 0, 'competence': 0., 'cost': 0.})
     return table.sort_values(['competence', 'cost'], ascending=[False, True], kind='stable')
@@ -279,26 +305,30 @@ def _reproduce(self: Ecology, parents: pd.DataFrame) -> list[str]:
     for i in range(min(self.config.variation.offspring, self.config.capacity - len(self.population))):
         able = parents[[self.ledger.balance(id) >= price for id in parents.index]]
         if not len(able): break
-        child = make_offspring(self.population, choose_parents(able, 2, rng), self.rng('variation', i), self.config.variation)
+        child = make_offspring(self.population, choose_parents(able, 2, rng), self.rng('variation', i),
+                               self.config.variation)
         one = self.population.birth(child.factors, generation=self.generation, **child.birth)
         self._welcome(one, 'birth')
         self.curriculum.inherit(one.id, one.parents)
         born.append(one.id)
     return born
 
-# %% ../nbs/12_ecology.ipynb #de2db052
+# %% ../nbs/12_ecology.ipynb #79ef8d11
 @patch
 def _adapt(self: Ecology, episodes: pd.DataFrame) -> dict[str, dict]:
     "Prices and curriculum learn from the generation; returns what is known of each cell that was visited"
-    seen = episodes.assign(cell=[f'{f}:{d}' for f, d in zip(episodes.family, episodes.depth)], net=episodes.revenue - episodes.penalty - episodes.cost)
+    seen = episodes.assign(cell=[f'{f}:{d}' for f, d in zip(episodes.family, episodes.depth)],
+                           net=episodes.revenue - episodes.penalty - episodes.cost)
     alive = seen[seen.organelle.isin(self.population.ids)]
     self.curriculum.observe(alive if len(alive) else seen, generation=self.generation)
     for id in set(seen.organelle) - set(self.population.ids): self.curriculum.forget(id)
-    by_cell = {cell: (len(own), float(own.success.mean()), float(own.price.iat[0])) for cell, own in seen.groupby('cell')}
+    by_cell = {cell: (len(own), float(own.success.mean()), float(own.price.iat[0])) for cell,
+               own in seen.groupby('cell')}
     for cell, (n, accuracy, _) in by_cell.items(): self.prices.observe(cell, accuracy, n)
     known = self.curriculum.table().set_index('cell')
     return {cell: dict(episodes=n, accuracy=accuracy, success_ema=float(known.success_ema[cell]),
-                       learning_progress=float(known.learning_progress[cell]), price=price) for cell, (n, accuracy, price) in by_cell.items()}
+                       learning_progress=float(known.learning_progress[cell]), price=price) for cell,
+            (n, accuracy, price) in by_cell.items()}
 
 @patch
 def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) -> Generation:
@@ -307,11 +337,15 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
     total = {k: fsum(episodes[k]) for k in ('revenue', 'penalty', 'cost')}
     mean = lambda k: float(episodes[k].mean()) if len(episodes) else None
     living = fitness[fitness.lives] if len(fitness) else fitness
-    row = dict(generation=self.generation, season=season.name, alive=len(self.population), births=len(born), deaths=len(died), episodes=len(episodes),
+    row = dict(generation=self.generation, season=season.name, alive=len(self.population), births=len(born),
+               deaths=len(died), episodes=len(episodes),
                accuracy=mean('success'), parse_rate=mean('parsed'), progress=mean('progress'),
-               roi=total['revenue'] / total['cost'] if total['cost'] else None, **total, net=total['revenue'] - total['penalty'] - total['cost'],
-               energy=fsum(balances), energy_gini=money.gini(balances), effective_population=money.effective_population(balances),
-               best=str(living.index[0]) if len(living) else None, best_fitness=float(living.competence.iloc[0]) if len(living) else None,
+               roi=total['revenue'] / total['cost'] if total['cost'] else None, **total,
+               net=total['revenue'] - total['penalty'] - total['cost'],
+               energy=fsum(balances), energy_gini=money.gini(balances),
+               effective_population=money.effective_population(balances),
+               best=str(living.index[0]) if len(living) else None,
+               best_fitness=float(living.competence.iloc[0]) if len(living) else None,
                lp_mix=self.curriculum.lp_mix, cells=cells, gates=dict(sorted(gates.items())))
     lineage, self._lineage = self._lineage, []
     timing = dict(generation=self.generation, seconds=sum(self._timing.values()), parts=dict(self._timing))
@@ -323,7 +357,7 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
     self.generation += 1
     return record
 
-# %% ../nbs/12_ecology.ipynb #4384cad2
+# %% ../nbs/12_ecology.ipynb #395dce4c
 @contextmanager
 def _stop_softly():
     "A dict whose 'asked' turns true at the first interrupt; the second one interrupts as usual"
@@ -340,7 +374,8 @@ def _stop_softly():
     finally: signal.signal(signal.SIGINT, usual)
 
 @patch
-def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation], None]] = (), # called with each record
+def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation],
+                                                                     None]] = (), # called with each record
         say: Callable[[str], None] | None = print, # where the ticker goes; None keeps quiet
        ) -> list[Generation]:
     "Live through some generations; ends early when nobody is left, or at Ctrl-C after the current one"
@@ -352,7 +387,8 @@ def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation
             for hook in hooks: hook(records[-1])
             if say: say(records[-1].ticker())
     if say and stop['asked']: say(f'stopped after generation {self.generation - 1}, which is kept')
-    elif say and not len(self.population): say(f'everybody was bankrupt by generation {self.generation - 1}; a cheaper ticket or more founders would help')
+    elif say and not len(self.population):
+        say(f'everybody was bankrupt by generation {self.generation - 1}; a cheaper ticket or more founders would help')
     return records
 
 @patch
@@ -365,6 +401,8 @@ def _repr_markdown_(self: Ecology) -> str:
     head = f'**{len(self.population)} organelles** on {self.host.id}, generation {self.generation}, seed {self.seed}'
     if not len(self.population): return head
     best = self.standing().head(8)
-    rows = '\n'.join(f"| {id} | {r.competence:+.3f} | {int(r.episodes)} | {r.balance:.1f} | {r['rank']} | {r.born} | {'no-op' if r.noop else r.operator} |"
+    rows = '\n'.join(f"| {id} | {r.competence:+.3f} | {int(r.episodes)} | {r.balance:.1f} | {r['rank']} | {r.born} | "
+                     f"{'no-op' if r.noop else r.operator} |"
                      for id, r in best.iterrows())
-    return f'{head}\n\n| organelle | competence | answers | energy | rank | born | made by |\n|---|---|---|---|---|---|---|\n{rows}'
+    columns = '| organelle | competence | answers | energy | rank | born | made by |\n|---|---|---|---|---|---|---|'
+    return f'{head}\n\n{columns}\n{rows}'

@@ -6,14 +6,14 @@
 __all__ = ['MAX_DEPTH', 'MAX_REPLY', 'WORDS', 'Task', 'Grade', 'final_line', 'Family', 'pick', 'Math', 'Sequence', 'MultiStep',
            'Sort', 'WordCount', 'Logic', 'JsonRepair', 'CodeFormat']
 
-# %% ../nbs/00_families.ipynb #7ad8645b
+# %% ../nbs/00_families.ipynb #b1d5d202
 import json
 import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
-# %% ../nbs/00_families.ipynb #b401abd5
+# %% ../nbs/00_families.ipynb #388ef7ff
 @dataclass(frozen=True)
 class Task:
     "One question with its gold answer; `meta` holds what it was made from"
@@ -32,7 +32,7 @@ class Grade:
     progress: float
     success: bool
 
-# %% ../nbs/00_families.ipynb #53b4083b
+# %% ../nbs/00_families.ipynb #7f31fe1f
 MAX_DEPTH = 4       # depths run from 1 to 4 in every family
 MAX_REPLY = 2000    # characters of a reply that a grader looks at: model output is untrusted
 
@@ -41,7 +41,7 @@ def final_line(text: str) -> str:
     lines = [line for line in text[-MAX_REPLY:].strip().splitlines() if line.strip()]
     return re.sub(r'^\s*answer\s*:\s*', '', lines[-1], flags=re.I).strip() if lines else ''
 
-# %% ../nbs/00_families.ipynb #26618664
+# %% ../nbs/00_families.ipynb #2b2fc5f4
 class Family:
     "One kind of question: how to draw it, read its answer, score it, and get it wrong"
     name = ''
@@ -50,7 +50,8 @@ class Family:
     def draw(self, rng: np.random.Generator, depth: int, difficulty: float) -> Task: raise NotImplementedError
     def read(self, line: str, task: Task): "The value that the answer line holds, or None"; raise NotImplementedError
     def progress(self, value, task: Task) -> float: raise NotImplementedError
-    def slip(self, task: Task, rng: np.random.Generator) -> str: "A careless, well-formed wrong answer"; raise NotImplementedError
+    def slip(self, task: Task,
+             rng: np.random.Generator) -> str: "A careless, well-formed wrong answer"; raise NotImplementedError
     def misconception(self, task: Task) -> str: "The answer of one consistent wrong idea"; raise NotImplementedError
 
     def task(self, depth: int, difficulty: float, prompt: str, answer, **meta) -> Task:
@@ -63,7 +64,7 @@ class Family:
         progress = float(self.progress(value, task))
         return Grade(True, progress, progress == 1.0)
 
-# %% ../nbs/00_families.ipynb #a1f07fb6
+# %% ../nbs/00_families.ipynb #5eba2ee4
 def _between(low: int, high: int, difficulty: float) -> int:
     "The integer that lies this far from low to high"
     return int(round(low + (high - low) * difficulty))
@@ -81,7 +82,7 @@ def _swap_digit(number: int, rng: np.random.Generator) -> int:
     wrong = int(''.join(digits))
     return wrong if wrong != abs(number) else wrong + 1
 
-# %% ../nbs/00_families.ipynb #65101ed6
+# %% ../nbs/00_families.ipynb #4650d507
 class _Number(Family):
     "A family whose answer is one integer"
     longest = 5
@@ -89,7 +90,7 @@ class _Number(Family):
     def progress(self, value, task): return float(value == int(task.answer))
     def slip(self, task, rng): return str(_swap_digit(int(task.answer), rng))
 
-# %% ../nbs/00_families.ipynb #5bfd3c32
+# %% ../nbs/00_families.ipynb #05c154f9
 class Math(_Number):
     "Sums and differences: numbers of 2 digits at depths 1 (+) and 2 (−), of 3 digits at depths 3 (+) and 4 (−)"
     name = 'math'
@@ -106,7 +107,7 @@ class Math(_Number):
         plus = task.meta['op'] == '+'
         return str(int(''.join(str((int(x) + int(y)) % 10 if plus else abs(int(x) - int(y))) for x, y in zip(a, b))))
 
-# %% ../nbs/00_families.ipynb #10762b09
+# %% ../nbs/00_families.ipynb #cec93939
 class Sequence(_Number):
     "The next term: steady steps (1), two alternating steps (2), growing steps (3), double and add (4)"
     name = 'math.sequence'
@@ -127,7 +128,7 @@ class Sequence(_Number):
 
     def misconception(self, task): "Gives the last number shown"; return str(task.meta['terms'][3])
 
-# %% ../nbs/00_families.ipynb #9723ca86
+# %% ../nbs/00_families.ipynb #5b54402e
 class MultiStep(_Number):
     "A number is changed step by step: depth + 1 steps of adding, taking away and doubling"
     name = 'math.multi_step'
@@ -139,11 +140,12 @@ class MultiStep(_Number):
             if kind == 'take' and x <= k: kind = 'add'
             values.append({'add': x + k, 'take': x - k, 'double': 2 * x}[kind])
             words.append('double it' if kind == 'double' else f'{kind} {k}')
-        return self.task(depth, difficulty, f'Start with {values[0]}, {", ".join(words)}. What is it?', values[-1], values=values)
+        return self.task(depth, difficulty, f'Start with {values[0]}, {", ".join(words)}. What is it?', values[-1],
+                         values=values)
 
     def misconception(self, task): "Leaves out the last step"; return str(task.meta['values'][-2])
 
-# %% ../nbs/00_families.ipynb #b0d0d93f
+# %% ../nbs/00_families.ipynb #cc91c575
 class Sort(Family):
     "Letters in alphabetical order: depth + 3 different letters"
     name, longest = 'string.sort', 7
@@ -166,10 +168,11 @@ class Sort(Family):
 
     def misconception(self, task): "Sorts from z to a"; return task.answer[::-1]
 
-# %% ../nbs/00_families.ipynb #babcc589
-WORDS = ('apple bird boat book bread bridge cat chair cloud corn dog door dust field fire fish flower forest fox glass gold '
-         'grass hand hill horse house ice iron island lake lamp leaf light milk moon mouse night ocean paper path pearl '
-         'rain river road rock roof root rope salt sand seed ship silk snow song star stone storm sun table tree wall wind wood').split()
+# %% ../nbs/00_families.ipynb #60be2959
+WORDS = ('apple bird boat book bread bridge cat chair cloud corn dog door dust field fire fish flower forest fox glass '
+         'gold grass hand hill horse house ice iron island lake lamp leaf light milk moon mouse night ocean paper path '
+         'pearl rain river road rock roof root rope salt sand seed ship silk snow song star stone storm '
+         'sun table tree wall wind wood').split()
 
 class WordCount(Family):
     "How many words stand in each group: 2, 3, 3 and 4 groups at depths 1 to 4"
@@ -178,9 +181,11 @@ class WordCount(Family):
         groups, most = {1: (2, 6), 2: (3, 5), 3: (3, 8), 4: (4, 8)}[depth]
         counts = rng.integers(1, _between(most - 1, most, difficulty) + 1, groups).tolist()
         text = ' / '.join(' '.join(WORDS[i] for i in rng.integers(len(WORDS), size=n)) for n in counts)
-        return self.task(depth, difficulty, f'Count the words in each group: {text}', ' '.join(map(str, counts)), counts=counts)
+        return self.task(depth, difficulty, f'Count the words in each group: {text}', ' '.join(map(str, counts)),
+                         counts=counts)
 
-    def read(self, line, task): return [int(x) for x in line.split(' ')] if re.fullmatch('[0-9]{1,3}( [0-9]{1,3})*', line) else None
+    def read(self, line, task): return [int(x) for x in line.split(' ')] if re.fullmatch('[0-9]{1,3}( [0-9]{1,3})*',
+                                                                                         line) else None
     def progress(self, value, task):
         counts = task.meta['counts']
         return float(np.mean([x == y for x, y in zip(value, counts)])) if len(value) == len(counts) else 0.0
@@ -191,9 +196,10 @@ class WordCount(Family):
         wrong[i] += 1 if wrong[i] == 1 else pick(rng, (-1, 1))
         return ' '.join(map(str, wrong))
 
-    def misconception(self, task): "Counts the spaces between the words"; return ' '.join(str(n - 1) for n in task.meta['counts'])
+    def misconception(self, task): "Counts the spaces between the words"; return ' '.join(str(n - 1)
+                                                                                          for n in task.meta['counts'])
 
-# %% ../nbs/00_families.ipynb #f346f1d8
+# %% ../nbs/00_families.ipynb #b51f41e7
 def _evaluate(expression: list[str], swap: bool = False) -> bool:
     "The truth value of a flat expression: `not` binds first, then left to right; `swap` confuses and with or"
     value, op, negate = None, None, False
@@ -222,17 +228,21 @@ class Logic(Family):
             while _evaluate(e := self._expression(rng, depth, difficulty)) != bool(wanted): pass
             expressions.append(e)
         prompt = 'True or false, left to right: ' + '; '.join(' '.join(e) for e in expressions)
-        return self.task(depth, difficulty, prompt, self._letters(_evaluate(e) for e in expressions), expressions=expressions)
+        return self.task(depth, difficulty, prompt, self._letters(_evaluate(e) for e in expressions),
+                         expressions=expressions)
 
     def _letters(self, values): return ''.join('T' if v else 'F' for v in values)
     def read(self, line, task): return line if re.fullmatch('[TF]{4}', line) else None
-    def progress(self, value, task): return max(0.0, 2 * float(np.mean([x == y for x, y in zip(value, task.answer)])) - 1)
+    def progress(self, value, task): return max(0.0, 2 * float(np.mean([x == y for x,
+                                                                        y in zip(value, task.answer)])) - 1)
     def slip(self, task, rng):
         i = int(rng.integers(4))
         return task.answer[:i] + ('F' if task.answer[i] == 'T' else 'T') + task.answer[i + 1:]
-    def misconception(self, task): "Takes `and` for `or`, and `or` for `and`"; return self._letters(_evaluate(e, True) for e in task.meta['expressions'])
+    def misconception(self, task):
+        "Takes `and` for `or`, and `or` for `and`"
+        return self._letters(_evaluate(e, True) for e in task.meta['expressions'])
 
-# %% ../nbs/00_families.ipynb #47b00699
+# %% ../nbs/00_families.ipynb #9f3ae19e
 def _load_json(text: str):
     "The JSON object that a text holds, or None; model output may be anything, nested ever so deep"
     try: value = json.loads(text, parse_constant=lambda name: None)
@@ -268,14 +278,16 @@ class JsonRepair(Family):
         wrong = dict(task.meta['whole'])
         k = pick(rng, list(wrong))
         v = wrong[k]
-        wrong[k] = (not v) if isinstance(v, bool) else [v[1], (v[0] + 1) % 10] if isinstance(v, list) else _swap_digit(v, rng)
+        if isinstance(v, bool): wrong[k] = not v
+        elif isinstance(v, list): wrong[k] = [v[1], (v[0] + 1) % 10]
+        else: wrong[k] = _swap_digit(v, rng)
         return _dump_json(wrong)
 
     def misconception(self, task):
         "Drops the last pair instead of mending it"
         return _dump_json(dict(list(task.meta['whole'].items())[:-1]))
 
-# %% ../nbs/00_families.ipynb #a353b240
+# %% ../nbs/00_families.ipynb #718ae6fe
 class CodeFormat(Family):
     "One line of Python with its spaces put in: 1 to 4 operators, calls from depth 2 on"
     name, longest = 'code.format', 40
@@ -291,7 +303,8 @@ class CodeFormat(Family):
         for i in range(depth + 1):
             if i: pieces.append(pick(rng, operators))
             pieces += self._operand(rng, i == call_at)
-        return self.task(depth, difficulty, f'Put in the spaces: {"".join(pieces)}', self._join(pieces, ' {} '), pieces=pieces)
+        return self.task(depth, difficulty, f'Put in the spaces: {"".join(pieces)}', self._join(pieces, ' {} '),
+                         pieces=pieces)
 
     def _join(self, pieces, around):
         "The pieces as one line, with `around` saying how an operator is spaced"
@@ -311,4 +324,5 @@ class CodeFormat(Family):
         wrong = str((int(c) + 1) % 10) if c.isdigit() else chr(97 + (ord(c) - 96) % 26)
         return task.answer[:i] + wrong + task.answer[i + 1:]
 
-    def misconception(self, task): "Puts a space only in front of an operator"; return self._join(task.meta['pieces'], ' {}')
+    def misconception(self, task): "Puts a space only in front of an operator"; return self._join(task.meta['pieces'],
+                                                                                                  ' {}')

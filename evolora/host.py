@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['EMBEDDED', 'ARCHITECTURES', 'FlopMeter', 'Generation', 'Host', 'generate', 'load_host', 'byte_tokenizer', 'tiny_host']
 
-# %% ../nbs/01_host.ipynb #a35e6fa7
+# %% ../nbs/01_host.ipynb #b6b78b41
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM,
+from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig,
+                          LlamaForCausalLM,
                           PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 from transformers import logging as transformers_logging
 
-# %% ../nbs/01_host.ipynb #62a9d582
+# %% ../nbs/01_host.ipynb #10981ead
 @dataclass(frozen=True)
 class FlopMeter:
     "Analytic cost of a decoder's forward pass, in floating-point operations"
@@ -35,7 +36,7 @@ class FlopMeter:
         return cls(linear, head.weight.numel(), 4 * config.num_hidden_layers * config.num_attention_heads * width)
 
     def forward(self, tokens: int, *, past: int = 0, logits: int | None = None) -> int:
-        "One forward pass over `tokens` new tokens after `past` cached ones, with logits at `logits` of them (default: all)"
+        "One forward pass over `tokens` new tokens after `past` cached ones, with logits at `logits` of them (all)"
         return (2 * self.linear * tokens + self.attention * tokens * (past + tokens)
                 + 2 * self.unembedding * (tokens if logits is None else logits))
 
@@ -46,7 +47,7 @@ class FlopMeter:
         return (self.forward(prompt, logits=1) + 2 * (self.linear + self.unembedding) * steps
                 + self.attention * (steps * prompt + steps * (steps + 1) // 2))
 
-# %% ../nbs/01_host.ipynb #680a8c3f
+# %% ../nbs/01_host.ipynb #caeb5ba5
 @dataclass
 class Generation:
     "Answers of one batch, a row each"
@@ -67,10 +68,11 @@ def _choose(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) ->
     else:
         logprobs = (logits.double() / temperature).log_softmax(-1)
         total = logprobs.exp().cumsum(-1)
-        chosen = torch.searchsorted(total, (uniforms * total[:, -1])[:, None], right=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
+        chosen = torch.searchsorted(total, (uniforms * total[:, -1])[:, None],
+                                    right=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
     return chosen, logprobs.gather(1, chosen[:, None]).squeeze(1)
 
-# %% ../nbs/01_host.ipynb #3b44f682
+# %% ../nbs/01_host.ipynb #91073cc2
 class Host:
     "A frozen causal language model with its tokenizer; make one with `load_host`"
     def __init__(self, model, tokenizer, *, id: str):
@@ -87,13 +89,15 @@ class Host:
     @property
     def dtype(self): return self.model.dtype
     @property
-    def parameters(self) -> int: "Number of weights, tied ones once"; return sum(p.numel() for p in self.model.parameters())
+    def parameters(self) -> int: "Number of weights, tied ones once"; return sum(p.numel()
+                                                                                 for p in self.model.parameters())
 
     def encode(self, prompts: Sequence[str]) -> list[list[int]]:
         "Token ids of each prompt, through the chat template where the tokenizer has one"
         if self.tokenizer.chat_template is None: return self.tokenizer([f'{p}\n' for p in prompts])['input_ids']
         chats = [[{'role': 'user', 'content': p}] for p in prompts]
-        texts = self.tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True, enable_thinking=False)
+        texts = self.tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True,
+                                                   enable_thinking=False)
         return self.tokenizer(texts, add_special_tokens=False)['input_ids']
 
     def pad_left(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,15 +117,17 @@ class Host:
 
     def _repr_markdown_(self) -> str:
         c = self.config.get_text_config()
-        return (f'**{self.id}** · {self.config.model_type} · {self.parameters:,} weights · {c.num_hidden_layers} layers × {c.hidden_size} · '
-                f'{len(self.tokenizer)} tokens · {self.meter.answer(30, 8) / 1e9:.3f} GFLOP for 30 tokens read and 8 written')
+        return (f'**{self.id}** · {self.config.model_type} · {self.parameters:,} weights · '
+                f'{c.num_hidden_layers} layers × {c.hidden_size} · '
+                f'{len(self.tokenizer)} tokens · {self.meter.answer(30, 8) / 1e9:.3f} GFLOP for 30 tokens and 8 new')
 
-# %% ../nbs/01_host.ipynb #4a874af8
+# %% ../nbs/01_host.ipynb #15f47355
 def _check_prompts(prompts: Sequence[str], encoded: Sequence[Sequence[int]], room: int, new: int) -> None:
     for i, ids in enumerate(encoded):
         if not ids: raise ValueError(f"prompt {i} has no tokens: {prompts[i]!r}; ask something")
         if len(ids) + new > room:
-            raise ValueError(f"prompt {i} has {len(ids)} tokens and {new} more are wanted, but the host's context is {room}; shorten it")
+            raise ValueError(f"prompt {i} has {len(ids)} tokens and {new} more are wanted, but the context is {room}; "
+                             "shorten it")
 
 @torch.inference_mode()
 def generate(host: Host, prompts: Sequence[str], *,
@@ -134,16 +140,20 @@ def generate(host: Host, prompts: Sequence[str], *,
     if max_new_tokens < 1: raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
     if not len(prompts): return Generation([], [], [], np.zeros(0, int), np.zeros(0, int), np.zeros(0, int))
     seeds = range(len(prompts)) if seeds is None else seeds
-    if len(seeds) != len(prompts): raise ValueError(f"expected one seed a prompt, got {len(seeds)} for {len(prompts)} prompts")
+    if len(seeds) != len(prompts):
+        raise ValueError(f"expected one seed a prompt, got {len(seeds)} for {len(prompts)} prompts")
     encoded = host.encode(prompts)
-    _check_prompts(prompts, encoded, getattr(host.config.get_text_config(), 'max_position_embeddings', 2**31), max_new_tokens)
-    uniforms = torch.as_tensor(np.stack([np.random.default_rng(int(s)).random(max_new_tokens) for s in seeds]), device=host.device)
+    _check_prompts(prompts, encoded, getattr(host.config.get_text_config(), 'max_position_embeddings', 2**31),
+                   max_new_tokens)
+    uniforms = torch.as_tensor(np.stack([np.random.default_rng(int(s)).random(max_new_tokens) for s in seeds]),
+                               device=host.device)
     ids, mask = host.pad_left(encoded)
     ends = torch.tensor(host.ends, device=host.device)
     cache, tokens, logprobs, done = None, [], [], torch.zeros(len(prompts), dtype=torch.bool, device=host.device)
     for step in range(max_new_tokens):
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1]:]
-        out = host.model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        out = host.model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache,
+                         use_cache=True, logits_to_keep=1)
         cache = out.past_key_values
         chosen, logprob = _choose(out.logits[:, -1], temperature, uniforms[:, step])
         tokens.append(torch.where(done, host.pad, chosen))
@@ -157,12 +167,13 @@ def generate(host: Host, prompts: Sequence[str], *,
 def _collect(host, encoded, tokens, logprobs, lengths) -> Generation:
     tokens, logprobs = ([row[:n] for row, n in zip(rows, lengths)] for rows in (tokens, logprobs))
     prompt_tokens = np.array([len(e) for e in encoded])
-    return Generation(host.tokenizer.batch_decode(tokens, skip_special_tokens=True), tokens, logprobs, prompt_tokens, np.array(lengths),
+    return Generation(host.tokenizer.batch_decode(tokens, skip_special_tokens=True), tokens, logprobs, prompt_tokens,
+                      np.array(lengths),
                       np.array([host.meter.answer(int(p), n) for p, n in zip(prompt_tokens, lengths)]))
 
 Host.generate = generate
 
-# %% ../nbs/01_host.ipynb #99567e57
+# %% ../nbs/01_host.ipynb #1899cfd1
 EMBEDDED = Path(__file__).parent / 'embedded' if '__file__' in globals() else Path('../evolora/embedded')
 
 def _device(name: str | None) -> torch.device:
@@ -178,37 +189,46 @@ def load_host(name: str | Path = 'embedded', *, # 'embedded', a folder, or a mod
     if threads: torch.set_num_threads(threads)
     source, device = EMBEDDED if str(name) == 'embedded' else Path(name), _device(device)
     if source.exists() and not (source / 'config.json').exists():
-        raise ValueError(f"expected a model folder with config.json, got {source}; give 'embedded', a model folder, or a hub id")
+        raise ValueError(f"expected a model folder with config.json, got {source}; "
+                         "give 'embedded', a model folder, or a hub id")
     options = dict(trust_remote_code=False, local_files_only=source.exists())
     transformers_logging.disable_progress_bar()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source if source.exists() else str(name), padding_side='left', **options)
+        tokenizer = AutoTokenizer.from_pretrained(source if source.exists() else str(name), padding_side='left',
+                                                  **options)
         model = AutoModelForCausalLM.from_pretrained(source if source.exists() else str(name), use_safetensors=True,
-                                                     dtype=dtype or (torch.float32 if device.type == 'cpu' else 'auto'), **options)
+                                                     dtype=dtype or (torch.float32 if device.type == 'cpu' else 'auto'),
+                                                     **options)
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RuntimeError) as e:
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
-        raise ValueError(f"cannot load a causal language model from {str(name)!r} ({reason}); give 'embedded', a folder that "
-                         "save_pretrained wrote with safetensors and a tokenizer, or a hub id that is cached or can be reached") from None
+        raise ValueError(f"cannot load a causal language model from {str(name)!r} ({reason}); give a folder "
+                         "that save_pretrained wrote with safetensors and a tokenizer, or a hub id that is cached or "
+                         "can be reached") from None
     return Host(model.to(device), tokenizer, id='embedded' if source == EMBEDDED else str(name))
 
-# %% ../nbs/01_host.ipynb #ba77766d
+# %% ../nbs/01_host.ipynb #7b7ad204
 ARCHITECTURES = {'qwen3': (Qwen3Config, Qwen3ForCausalLM), 'qwen2': (Qwen2Config, Qwen2ForCausalLM),
                  'llama': (LlamaConfig, LlamaForCausalLM), 'gemma3': (Gemma3TextConfig, Gemma3ForCausalLM)}
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     "One token a byte, and three special ones"
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(['<pad>', '<eos>', '<unk>', *alphabet])}, [], unk_token='<unk>'))
+    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(['<pad>', '<eos>', '<unk>', *alphabet])}, [],
+                                     unk_token='<unk>'))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token='<pad>', eos_token='<eos>', unk_token='<unk>', padding_side='left')
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token='<pad>', eos_token='<eos>', unk_token='<unk>',
+                                   padding_side='left')
 
 def tiny_host(architecture: str = 'qwen3', *, seed: int = 0, hidden: int = 32, layers: int = 2) -> Host:
     "A random host of an architecture out of `ARCHITECTURES`, for lessons and tests"
-    if architecture not in ARCHITECTURES: raise ValueError(f"expected one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
+    if architecture not in ARCHITECTURES:
+        raise ValueError(f"expected one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
     config_class, model_class = ARCHITECTURES[architecture]
     tokenizer = byte_tokenizer()
-    config = config_class(vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=3 * hidden, num_hidden_layers=layers,
-                          num_attention_heads=4, num_key_value_heads=2, head_dim=hidden // 4, max_position_embeddings=512,
+    config = config_class(vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=3 * hidden,
+                          num_hidden_layers=layers,
+                          num_attention_heads=4, num_key_value_heads=2, head_dim=hidden // 4,
+                          max_position_embeddings=512,
                           pad_token_id=0, eos_token_id=1, bos_token_id=None, initializer_range=.2)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -6,7 +6,7 @@
 __all__ = ['MATCH_SECONDS', 'MAX_PATTERN', 'LETTERS', 'compiles', 'matches', 'draw_pattern', 'spell', 'expand', 'mismatch',
            'Recognition', 'Synthesis']
 
-# %% ../nbs/00_patterns.ipynb #6b953f5b
+# %% ../nbs/00_patterns.ipynb #4b898ba7
 import re
 
 import numpy as np
@@ -14,7 +14,7 @@ import regex
 
 from .families import Family, pick
 
-# %% ../nbs/00_patterns.ipynb #b11df5ae
+# %% ../nbs/00_patterns.ipynb #6721965a
 MATCH_SECONDS = .05     # time limit for one match; honest patterns need microseconds
 MAX_PATTERN = 40        # characters; a longer one is not looked at
 
@@ -32,7 +32,7 @@ def matches(pattern: str, text: str, *, timeout: float = MATCH_SECONDS) -> bool:
     try: return regex.fullmatch(pattern, text, timeout=timeout) is not None
     except TimeoutError: return False
 
-# %% ../nbs/00_patterns.ipynb #7a37893a
+# %% ../nbs/00_patterns.ipynb #2dc741c8
 LETTERS = 'abcdef'
 
 def _atom(rng: np.random.Generator, depth: int) -> str:
@@ -59,9 +59,9 @@ def expand(atoms: list[list[str]], rng: np.random.Generator) -> str:
         out += ''.join(pick(rng, choices) for _ in range(times))
     return out
 
-# %% ../nbs/00_patterns.ipynb #5c89a11a
+# %% ../nbs/00_patterns.ipynb #fa3c4116
 def mismatch(atoms: list[list[str]], rng: np.random.Generator, difficulty: float = 1.) -> str:
-    "A text that the pattern does not match: with probability `difficulty` one edit away from one that it does, otherwise random"
+    "A text that the pattern does not match: with probability `difficulty` a near miss, otherwise random"
     pattern, near = spell(atoms), rng.random() < difficulty
     while True:
         text = expand(atoms, rng) if near else ''.join(pick(rng, LETTERS) for _ in range(int(rng.integers(1, 6))))
@@ -79,14 +79,15 @@ def _sample(atoms, rng, n: int, good: bool) -> list[str]:
         if len(found) == n: break
     return list(found)
 
-# %% ../nbs/00_patterns.ipynb #7ec15805
+# %% ../nbs/00_patterns.ipynb #24121282
 class Recognition(Family):
     "For four texts, does the whole text match?"
     name, longest, coin = 'regex.recognition', 4, 1 / 16
     def draw(self, rng, depth, difficulty):
         wanted = rng.integers(0, 2, 4)
         atoms = draw_pattern(rng, depth, difficulty)
-        while not expand([[a, '' if q == '' else '+'] for a, q in atoms], rng): atoms = draw_pattern(rng, depth, difficulty)
+        while not expand([[a, '' if q == '' else '+'] for a, q in atoms], rng): atoms = draw_pattern(rng, depth,
+                                                                                                     difficulty)
         texts = [self._text(atoms, rng) if w else mismatch(atoms, rng, difficulty) for w in wanted]
         return self.task(depth, difficulty, f'Which match {spell(atoms)} in full, y or n: {" ".join(texts)}',
                          ''.join('y' if w else 'n' for w in wanted), pattern=spell(atoms), texts=texts)
@@ -96,7 +97,8 @@ class Recognition(Family):
         return text
 
     def read(self, line, task): return line if re.fullmatch('[yn]{4}', line) else None
-    def progress(self, value, task): return max(0.0, 2 * float(np.mean([x == y for x, y in zip(value, task.answer)])) - 1)
+    def progress(self, value, task): return max(0.0, 2 * float(np.mean([x == y for x,
+                                                                        y in zip(value, task.answer)])) - 1)
     def slip(self, task, rng):
         i = int(rng.integers(4))
         return task.answer[:i] + ('n' if task.answer[i] == 'y' else 'y') + task.answer[i + 1:]
@@ -105,7 +107,7 @@ class Recognition(Family):
         first = set(re.match(r'\[(..)\]|\((.)|(.)', task.meta['pattern']).group(0).strip('[]('))
         return ''.join('y' if t[0] in first else 'n' for t in task.meta['texts'])
 
-# %% ../nbs/00_patterns.ipynb #b3060dc1
+# %% ../nbs/00_patterns.ipynb #6a477985
 class Synthesis(Family):
     "Write a pattern that matches the first texts and none of the others"
     name, longest = 'regex.synthesis', 36
@@ -127,7 +129,8 @@ class Synthesis(Family):
     def slip(self, task, rng):
         "Another quantifier on one atom, in a place where it shows"
         atoms = task.meta['atoms']
-        others = [[*atoms[:i], [a, other], *atoms[i + 1:]] for i, (a, q) in enumerate(atoms) for other in ('', '+', '*', '?') if other != q]
+        others = [[*atoms[:i], [a, other], *atoms[i + 1:]] for i,
+                  (a, q) in enumerate(atoms) for other in ('', '+', '*', '?') if other != q]
         wrong = [w for w in map(spell, others) if self.progress(w, task) < 1]
         return pick(rng, wrong) if wrong else self.misconception(task)
     def misconception(self, task): "Copies the first example"; return task.meta['good'][0]

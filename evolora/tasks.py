@@ -7,7 +7,7 @@ __all__ = ['FAMILIES', 'OOD_FAMILIES', 'OOD_DEPTH', 'CELLS', 'ID_CELLS', 'OOD_CE
            'Cell', 'stream_of', 'sample_tasks', 'grade', 'mode_share', 'chance', 'corrected', 'draw_tasks',
            'write_tasks', 'read_tasks', 'task_hashes']
 
-# %% ../nbs/00_tasks.ipynb #e523b645
+# %% ../nbs/00_tasks.ipynb #f35616fe
 import hashlib
 import json
 from collections import Counter
@@ -24,8 +24,9 @@ from .families import (CodeFormat, Family, Grade, JsonRepair, Logic, Math, MAX_D
 from .patterns import Recognition, Synthesis
 from .randomness import stream as random_stream
 
-# %% ../nbs/00_tasks.ipynb #5b39c528
-FAMILIES: dict[str, Family] = {f.name: f for f in (Math(), Sequence(), MultiStep(), Sort(), WordCount(), JsonRepair(), Logic(),
+# %% ../nbs/00_tasks.ipynb #463b0b7b
+FAMILIES: dict[str, Family] = {f.name: f for f in (Math(), Sequence(), MultiStep(), Sort(), WordCount(), JsonRepair(),
+                                                   Logic(),
                                                    CodeFormat(), Recognition(), Synthesis())}
 
 def family_named(name: str) -> Family:
@@ -48,17 +49,18 @@ class Cell(NamedTuple):
             raise ValueError(f"expected a cell like 'math:2' with a depth from 1 to {MAX_DEPTH}, got {text!r}")
         return cls(name, int(depth))
 
-# %% ../nbs/00_tasks.ipynb #aa8ee0fa
+# %% ../nbs/00_tasks.ipynb #19b063fe
 OOD_FAMILIES = ('math.multi_step', 'regex.synthesis')
 OOD_DEPTH = 4
 CELLS = tuple(Cell(f, d) for f in FAMILIES for d in range(1, MAX_DEPTH + 1))
 ID_CELLS = tuple(c for c in CELLS if c.family not in OOD_FAMILIES and c.depth != OOD_DEPTH)
 OOD_CELLS = tuple(c for c in CELLS if c not in ID_CELLS)
 
-# %% ../nbs/00_tasks.ipynb #cda70dba
+# %% ../nbs/00_tasks.ipynb #cc1a944f
 STREAMS = {'train': 70, 'selection': 10, 'gate': 10, 'holdout': 10}     # per cent of all questions
 
-def _digest(family: str, prompt: str) -> str: return hashlib.sha256(f'{family}\n{" ".join(prompt.split())}'.encode()).hexdigest()
+def _digest(family: str,
+            prompt: str) -> str: return hashlib.sha256(f'{family}\n{" ".join(prompt.split())}'.encode()).hexdigest()
 
 def stream_of(task: Task) -> str:
     "The one stream that a question belongs to"
@@ -67,7 +69,7 @@ def stream_of(task: Task) -> str:
         if place < share: return name
         place -= share
 
-# %% ../nbs/00_tasks.ipynb #5ecc12d0
+# %% ../nbs/00_tasks.ipynb #eae216b3
 MAX_TRIES = 100     # draws per wanted task before a cell is said to be exhausted
 
 def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Generator,
@@ -75,7 +77,8 @@ def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Ge
                 ) -> list[Task]:
     "n different tasks of a cell from one stream"
     if stream not in STREAMS: raise ValueError(f"expected a stream out of {', '.join(STREAMS)}, got {stream!r}")
-    if difficulty is not None and not 0 <= difficulty <= 1: raise ValueError(f"difficulty must lie in 0 to 1, got {difficulty}")
+    if difficulty is not None and not 0 <= difficulty <= 1:
+        raise ValueError(f"difficulty must lie in 0 to 1, got {difficulty}")
     family, found = family_named(cell.family), {}
     for _ in range(MAX_TRIES * max(n, 20)):
         if len(found) == n: return list(found.values())
@@ -83,9 +86,10 @@ def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Ge
         if stream_of(task) == stream:
             identity = _digest(task.family, task.prompt)[:16]
             found.setdefault(identity, replace(task, id=identity))
-    raise ValueError(f"{cell} has no {n} different {stream} tasks at difficulty {difficulty}; found {len(found)}: ask for fewer")
+    raise ValueError(f"{cell} has no {n} different {stream} tasks at difficulty {difficulty}, "
+                     f"only {len(found)} were found; ask for fewer")
 
-# %% ../nbs/00_tasks.ipynb #8eee79b2
+# %% ../nbs/00_tasks.ipynb #238843e0
 def grade(task: Task, text: str) -> Grade:
     "Grade a reply by the task's own family"
     return family_named(task.family).grade(task, text)
@@ -105,12 +109,13 @@ def corrected(accuracy: float, cell: Cell) -> float:
     "Accuracy above chance: 0 for the guesser, 1 for perfection"
     return (accuracy - chance(cell)) / (1 - chance(cell))
 
-# %% ../nbs/00_tasks.ipynb #2873f691
+# %% ../nbs/00_tasks.ipynb #be4c1380
 def draw_tasks(cells: Iterable[Cell], *, stream: str, n: int, seed: int = 0) -> list[Task]:
     "n tasks spread evenly over cells; the same seed gives the same list"
     cells = list(cells)
     counts = [n // len(cells) + (i < n % len(cells)) for i in range(len(cells))]
-    return [t for c, k in zip(cells, counts) for t in sample_tasks(c, stream=stream, n=k, rng=random_stream(seed, purpose=f'{stream} {c}'))]
+    return [t for c, k in zip(cells, counts) for t in sample_tasks(c, stream=stream, n=k,
+                                                                   rng=random_stream(seed, purpose=f'{stream} {c}'))]
 
 def write_tasks(tasks: Iterable[Task], path: str | Path) -> Path:
     "Write tasks as JSON lines to a new file; an existing one is a ValueError"
@@ -119,7 +124,8 @@ def write_tasks(tasks: Iterable[Task], path: str | Path) -> Path:
     try:
         with path.open('x', encoding='utf-8') as f: f.write(text)
     except FileExistsError: raise ValueError(f"{path} exists and is not overwritten; choose another name") from None
-    except OSError as e: raise ValueError(f"cannot write {path}: {e.strerror}; choose a folder that exists and is writable") from None
+    except OSError as e:
+        raise ValueError(f"cannot write {path}: {e.strerror}; choose a folder that exists and is writable") from None
     return path
 
 def read_tasks(path: str | Path) -> list[Task]:
@@ -129,11 +135,12 @@ def read_tasks(path: str | Path) -> list[Task]:
         try:
             task = Task(**json.loads(line))
             Cell.parse(f'{task.family}:{task.depth}')
-        except (TypeError, ValueError) as e: raise ValueError(f"{path}, line {i}: expected a task, got {line[:60]!r} ({e})") from None
+        except (TypeError, ValueError) as e:
+            raise ValueError(f"{path}, line {i}: expected a task, got {line[:60]!r} ({e})") from None
         tasks.append(task)
     return tasks
 
-# %% ../nbs/00_tasks.ipynb #b2006b9d
+# %% ../nbs/00_tasks.ipynb #cb291997
 @lru_cache(maxsize=None)
 def task_hashes() -> dict[str, str]:
     "Fingerprints of the streams (what is asked, and where) and of the grader (what replies score)"

@@ -1,4 +1,7 @@
-"Options: what takes long runs only when it is asked for. One thread, so that parallel workers do not fight and sums do not vary."
+"""Options: what takes long runs only when it is asked for.
+
+One thread, so that parallel workers do not fight and sums do not vary.
+"""
 import os
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # before anything imports torch
@@ -7,8 +10,10 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption('--slow', action='store_true', help="also run what is marked slow: tests, and notebook cells with `#| slow`")
-    parser.addoption('--tutorials', action='store_true', help='also run the notebooks in nbs/tutorials, nbs/lab and nbs/experiments')
+    parser.addoption('--slow', action='store_true',
+                     help="also run what is marked slow: tests, and notebook cells with `#| slow`")
+    parser.addoption('--tutorials', action='store_true',
+                     help='also run the notebooks in nbs/tutorials, nbs/lab and nbs/experiments')
 
 
 def pytest_configure(config):

@@ -3,8 +3,8 @@
     python tests/readme.py            print it
     python tests/readme.py --write    write README.md
 
-nbdev's processors drop what the directives hide, nbconvert makes the markdown, and relative links, which start from nbs/ in
-the notebook, are made to start from the root.
+nbdev's processors drop what the directives hide, nbconvert makes the markdown, and relative links, which start from
+nbs/ in the notebook, are made to start from the root.
 """
 import posixpath
 import re
@@ -47,10 +47,11 @@ def relink(markdown: str) -> str:
 
 def render(path: Path = ROOT / 'nbs' / 'index.ipynb') -> str:
     "The markdown of a notebook; outputs that would need files of their own are refused"
-    nb = NBProcessor(path, process=True, procs=[hide_, hide_line, rm_export, rm_header_dash, strip_ansi, clean_magics]).nb
-    nb.metadata['language_info'] = {'name': 'python'}   # nbdev_clean drops it, and without it the code fences name no language
-    for cell in nb.cells:
-        if cell.cell_type == 'code': cell.source = re.sub(r'^#\|.*\n?', '', cell.source, flags=re.MULTILINE)   # left for Quarto
+    procs = [hide_, hide_line, rm_export, rm_header_dash, strip_ansi, clean_magics]
+    nb = NBProcessor(path, process=True, procs=procs).nb
+    nb.metadata['language_info'] = {'name': 'python'}   # nbdev_clean drops it, and then code fences name no language
+    for cell in nb.cells:   # directives are left for Quarto
+        if cell.cell_type == 'code': cell.source = re.sub(r'^#\|.*\n?', '', cell.source, flags=re.MULTILINE)
     markdown, resources = MarkdownExporter().from_notebook_node(nbformat.reads(nb2str(nb), as_version=4))
     if resources.get('outputs'):
         raise ValueError(f"{path}: expected outputs of text only, got {', '.join(resources['outputs'])}; "

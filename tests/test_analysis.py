@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import binomtest
 from synthetic import CELLS, write_run
 
-from evolora.analysis import (CHARTS, OKABE_ITO, balances, bundle, cell_table, chart_accuracy, chart_cells, chart_energy, chart_lineage,
-                              chart_population, chart_roi, lineage, load, markdown_table, organelle_table, report, save_chart, setup,
-                              summary, wilson)
+from evolora.analysis import (CHARTS, OKABE_ITO, balances, bundle, cell_table, chart_accuracy, chart_cells,
+                              chart_energy, chart_lineage, chart_population, chart_roi, lineage, load, markdown_table,
+                              organelle_table, report, save_chart, setup, summary, wilson)
 from evolora.runs import Run
 
 
@@ -54,7 +54,8 @@ def test_the_summary_pools_rates_and_sums_events(data):
 
 def test_cells_and_organelles_account_for_every_episode(data):
     cells, organelles = cell_table(data), organelle_table(data)
-    assert list(cells.index) == sorted(CELLS) and cells['episodes'].sum() == organelles['episodes'].sum() == len(data.episodes)
+    assert list(cells.index) == sorted(CELLS)
+    assert cells['episodes'].sum() == organelles['episodes'].sum() == len(data.episodes)
     assert ((cells['low'] <= cells['accuracy']) & (cells['accuracy'] <= cells['high'])).all()
     assert organelles['died'].isna().sum() == data.generations['alive'].iloc[-1]
     one = organelles[organelles['operator'] == 'crossover'].iloc[0]
@@ -68,7 +69,9 @@ def test_the_tree_has_everybody_once_and_children_below_their_parent(data):
     assert sorted(names) == sorted(table.index)
     depth = {name: len(line) - len(line.lstrip()) for name, line in zip(names, lines)}
     for name, parents in table['parents'].items():
-        if parents: assert depth[name] == depth[parents.split(' + ')[0]] + 2 and names.index(name) > names.index(parents.split(' + ')[0])
+        if not parents: continue
+        first = parents.split(' + ')[0]
+        assert depth[name] == depth[first] + 2 and names.index(name) > names.index(first)
     short = lineage(data, limit=10).split('\n')
     assert len(short) <= 11 and short[-1].endswith(f'and {len(table) - len(short) + 1} more')
 
@@ -76,14 +79,15 @@ def test_the_tree_has_everybody_once_and_children_below_their_parent(data):
 def test_a_lineage_that_makes_no_sense_ends(tmp_path):
     run = write_run(tmp_path / 'run', generations=2)
     for child, parent in (('x', 'y'), ('y', 'x'), ('z', 'z')):
-        run.append('lineage', [dict(generation=1, event='birth', organelle=child, parents=[parent], operator='mutation', rank=1, traits={}, reason=None)])
+        run.append('lineage', [dict(generation=1, event='birth', organelle=child, parents=[parent],
+                                    operator='mutation', rank=1, traits={}, reason=None)])
     assert 'o1' in lineage(load(run.folder)) and chart_lineage(load(run.folder)).to_dict()
 
 
 def test_a_lineage_may_be_deeper_than_pythons_stack(tmp_path):
     run = write_run(tmp_path / 'run', generations=1, size=1)
-    run.append('lineage', [dict(generation=0, event='birth', organelle=f'o{i}', parents=[f'o{i - 1}'], operator='mutation', rank=1, traits={}, reason=None)
-                           for i in range(2, 1500)])
+    run.append('lineage', [dict(generation=0, event='birth', organelle=f'o{i}', parents=[f'o{i - 1}'],
+                                operator='mutation', rank=1, traits={}, reason=None) for i in range(2, 1500)])
     assert len(lineage(load(run.folder), limit=2000).split('\n')) == 1499
 
 
@@ -97,10 +101,11 @@ def test_balances_end_with_the_ledger_and_with_life(data):
 def test_every_chart_speaks(data, name):
     spec = CHARTS[name](data).to_dict()
     assert spec['title']['text'] and spec['title']['subtitle'] and len(spec['description']) > 15
-    titles = {axis: [part['encoding'][axis].get('title') for part in walk(spec) if axis in part.get('encoding', {})] for axis in 'xy'}
+    titles = {axis: [part['encoding'][axis].get('title') for part in walk(spec) if axis in part.get('encoding', {})]
+              for axis in 'xy'}
     assert 'generation' in titles['x'] and all(any(titles[axis]) for axis in 'xy')
     colours = {part['mark'].get('color') for part in walk(spec) if isinstance(part.get('mark'), dict)} - {None, 'black'}
-    assert {colour for colour in colours if colour not in OKABE_ITO} <= {'#767676', '#999'}     # greys, beside the palette
+    assert {colour for colour in colours if colour not in OKABE_ITO} <= {'#767676', '#999'}   # greys, beside the palette
 
 
 def test_accuracy_and_roi_draw_rates_with_their_trend(data):

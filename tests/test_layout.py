@@ -1,8 +1,8 @@
 """The house: what lies where, who may import whom, and how large a module may grow.
 
 The import rule: a module imports only modules whose notebook comes earlier by file name. It holds wherever the import
-stands: at the top, under `if TYPE_CHECKING`, or lazily inside a function. Being lazy saves time; it does not break a cycle
-of ideas. Only for heavy libraries does the place matter: some modules may need them, but only when they are used.
+stands: at the top, under `if TYPE_CHECKING`, or lazily inside a function. Being lazy saves time; it does not break a
+cycle of ideas. Only for heavy libraries does the place matter: some modules may need them, but only when they are used.
 
 `import evolora` took 2 ms when this was written (0.3 s is allowed). No clock is asserted: that nothing but the package
 itself is loaded says the same on every machine.
@@ -18,7 +18,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NBS, PACKAGE = ROOT / 'nbs', ROOT / 'evolora'
-TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md', 'CONTRIBUTING.md', 'LICENSE', '.ci', '.gitignore'}
+TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md', 'CONTRIBUTING.md', 'LICENSE', '.ci',
+             '.gitignore'}
 
 # Libraries that few modules may import: at the top, and only inside functions.
 HEAVY = {
@@ -30,20 +31,30 @@ HEAVY = {
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
 
-MODULES = {path.stem.split('_', 1)[1]: path for path in sorted(NBS.glob('[0-9]*.ipynb'))}   # name → notebook, in import order
+# name → notebook, in import order
+MODULES = {path.stem.split('_', 1)[1]: path for path in sorted(NBS.glob('[0-9]*.ipynb'))}
 NOTEBOOKS = [path for path in sorted(NBS.rglob('*.ipynb'))
              if not any(part.startswith(('.', '_')) for part in path.relative_to(NBS).parts)]
+
+WIDTH = 120
+SOURCES = [path for folder in (PACKAGE, ROOT / 'tests') for path in sorted(folder.rglob('*.py'))
+           if path.name != '_modidx.py']
 
 
 def ids(path): return path.relative_to(NBS).as_posix()
 def load(path): return json.loads(path.read_text(encoding='utf-8'))
 def source(cell): return cell['source'] if isinstance(cell['source'], str) else ''.join(cell['source'])
-def python(code): return subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+
+def python(code):
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
 
 def exported(path):
     "The lines of the exported cells of a notebook, without the directives"
-    cells = [source(cell) for cell in load(path)['cells'] if cell['cell_type'] == 'code' and re.match(r'#\|\s*export', source(cell))]
+    cells = [source(cell) for cell in load(path)['cells']
+             if cell['cell_type'] == 'code' and re.match(r'#\|\s*export', source(cell))]
     return [line for cell in cells for line in cell.strip().split('\n') if not line.startswith('#|')]
 
 
@@ -73,30 +84,35 @@ def wrong_heavy(module, code):
     "Heavy libraries that this module imports where it may not"
     wrong = []
     for name, lazy in imports(code):
-        library = 'torch' if any(name == like or name.startswith(like + '.') for like in LIKE_TORCH) else name.split('.')[0]
+        like_torch = any(name == like or name.startswith(like + '.') for like in LIKE_TORCH)
+        library = 'torch' if like_torch else name.split('.')[0]
         anywhere, lazily = HEAVY.get(library, ({module}, set()))
         if module not in anywhere and not (lazy and module in lazily): wrong.append(name)
     return wrong
 
 
 def test_the_top_level_is_fixed():
-    try: listed = subprocess.run(['git', '-c', 'safe.directory=*', 'ls-files', '-z'], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError): pytest.skip('this is no git checkout: what belongs to it is not known')
-    assert {path.split('/')[0] for path in listed.split('\0') if path} == TOP_LEVEL
+    command = ['git', '-c', 'safe.directory=*', 'ls-files', '-z']
+    try: done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip('this is no git checkout: what belongs to it is not known')
+    assert {path.split('/')[0] for path in done.stdout.split('\0') if path} == TOP_LEVEL
 
 
 def test_notebook_and_module_have_the_same_name():
     for name, path in MODULES.items():
         assert re.fullmatch(r'\d\d_[a-z]+', path.stem), f'{path.name}: expected two digits, an underscore and one word'
-        named = [match[1] for cell in load(path)['cells'] if (match := re.match(r'#\|\s*default_exp\s+(\S+)', source(cell)))]
+        named = [match[1] for cell in load(path)['cells']
+                 if (match := re.match(r'#\|\s*default_exp\s+(\S+)', source(cell)))]
         assert named == [name], f'{path.name}: expected `#| default_exp {name}`, got {named}'
-        assert f'../nbs/{path.name}' in (PACKAGE / f'{name}.py').read_text(encoding='utf-8'), f'evolora/{name}.py comes from another notebook'
+        module = (PACKAGE / f'{name}.py').read_text(encoding='utf-8')
+        assert f'../nbs/{path.name}' in module, f'evolora/{name}.py comes from another notebook'
 
 
 def test_every_module_has_a_notebook():
     assert len(set(MODULES)) == len(list(NBS.glob('[0-9]*.ipynb'))), 'two notebooks write one module'
-    found = {path.relative_to(PACKAGE).with_suffix('').as_posix() for path in PACKAGE.rglob('*.py')} - {'__init__', '_modidx'}
-    assert found == set(MODULES)
+    found = {path.relative_to(PACKAGE).with_suffix('').as_posix() for path in PACKAGE.rglob('*.py')}
+    assert found - {'__init__', '_modidx'} == set(MODULES)
 
 
 @pytest.mark.parametrize('name', MODULES)
@@ -141,6 +157,29 @@ def test_a_module_is_no_longer_than_a_reader_can_hold(path, record_property):
     assert len(lines) <= 400, f'{path.name} exports {len(lines)} lines, at most 400 are wanted: it is two modules'
 
 
+def too_wide(path):
+    "The lines that a reader would have to scroll for; nbdev writes the list of names, and nobody reads it"
+    generated, wide = False, []
+    for number, line in enumerate(path.read_text(encoding='utf-8').split('\n'), 1):
+        generated = line.startswith('__all__ = [') or generated
+        if len(line) > WIDTH and not generated:
+            wide.append(f'{path.name}:{number} has {len(line)} columns')
+        if line.endswith(']'): generated = False
+    return wide
+
+
+@pytest.mark.parametrize('path', SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_line_is_too_wide(path):
+    wide = too_wide(path)
+    assert not wide, f'at most {WIDTH} are wanted: ' + ', '.join(wide)
+
+
+def test_only_the_generated_list_of_names_may_be_wide(tmp_path):
+    path, wide, fits = tmp_path / 'x.py', 'é' * (WIDTH + 1), 'é' * WIDTH
+    path.write_text(f"__all__ = ['{wide}',\n           '{wide}']\n{fits}\n{wide}\n", encoding='utf-8')
+    assert too_wide(path) == [f'x.py:4 has {WIDTH + 1} columns']
+
+
 @pytest.mark.parametrize('path', MODULES.values(), ids=ids)
 def test_a_module_notebook_opens_with_its_name_and_purpose(path):
     first = load(path)['cells'][0]
@@ -159,6 +198,7 @@ def test_a_notebook_is_clean_and_small(path):
     assert all(cell['execution_count'] is None for cell in code), 'run nbdev_clean'
     outputs = [output for cell in code for output in cell['outputs']]
     assert not any(output['output_type'] == 'error' for output in outputs), 'an error was left in the outputs'
-    if module: assert not any(kind.startswith('image/') for output in outputs for kind in output.get('data', {})), 'a picture'
+    kinds = [kind for output in outputs for kind in output.get('data', {})]
+    if module: assert not any(kind.startswith('image/') for kind in kinds), 'a picture'
     size, limit = path.stat().st_size, 100_000 if module else 300_000
     assert size <= limit, f'{path.name} has {size} bytes, at most {limit} are wanted: keep outputs small'

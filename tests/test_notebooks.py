@@ -25,8 +25,8 @@ def run_notebook(path, flags=()):
     "Run one notebook in a fresh process; `flags` name the cells to run that are normally skipped"
     env = os.environ | {'OMP_NUM_THREADS': '1', 'IN_TEST': '1'}
     env.pop('PYTEST_CURRENT_TEST', None)
-    return subprocess.run([sys.executable, '-c', RUN, str(path), str(ROOT), *flags], cwd=ROOT, env=env, capture_output=True,
-                          text=True, encoding='utf-8', errors='replace')
+    return subprocess.run([sys.executable, '-c', RUN, str(path), str(ROOT), *flags], cwd=ROOT, env=env,
+                          capture_output=True, text=True, encoding='utf-8', errors='replace')
 
 
 def notebooks(folder, recursive):
@@ -36,7 +36,8 @@ def notebooks(folder, recursive):
 
 
 MODULES = notebooks('nbs', recursive=False)
-OTHERS = [path for folder in ('nbs/tutorials', 'nbs/lab', 'nbs/experiments') for path in notebooks(folder, recursive=True)]
+OTHERS = [path for folder in ('nbs/tutorials', 'nbs/lab', 'nbs/experiments')
+          for path in notebooks(folder, recursive=True)]
 
 
 @pytest.mark.parametrize('path', [*MODULES, *(pytest.param(path, marks=pytest.mark.tutorials) for path in OTHERS)])
@@ -66,6 +67,7 @@ def test_slow_cells_run_only_when_asked_for(tmp_path):
 
 
 def test_notebooks_run_in_their_own_folder_on_one_thread(tmp_path):
-    path = notebook(tmp_path, f'import os, evolora\nassert os.getcwd() == {str(tmp_path)!r}\nassert os.environ["OMP_NUM_THREADS"] == "1"')
+    path = notebook(tmp_path, f'import os, evolora\nassert os.getcwd() == {str(tmp_path)!r}\n'
+                              'assert os.environ["OMP_NUM_THREADS"] == "1"')
     done = run_notebook(path)
     assert done.returncode == 0, done.stderr

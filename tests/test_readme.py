@@ -9,24 +9,28 @@ from readme import CODE, FENCE, LINK, ROOT, relink, render
 
 def test_readme_is_the_index_notebook():
     written = (ROOT / 'README.md').read_text(encoding='utf-8')
-    assert written == render(), 'README.md and nbs/index.ipynb differ; edit the notebook, then run: python tests/readme.py --write'
+    assert written == render(), ('README.md and nbs/index.ipynb differ; edit the notebook, then run: '
+                                 'python tests/readme.py --write')
 
 
 def test_every_relative_link_of_the_readme_exists():
     text = CODE.sub('', FENCE.sub('', (ROOT / 'README.md').read_text(encoding='utf-8')))
     targets = [match['target'].partition('#')[0] for match in LINK.finditer(text)]
-    missing = [target for target in targets if target and not re.match(r'[a-z]+:|/', target) and not (ROOT / target).exists()]
+    relative = [target for target in targets if target and not re.match(r'[a-z]+:|/', target)]
+    missing = [target for target in relative if not (ROOT / target).exists()]
     assert not missing, f'README.md links to files that are not there: {missing}'
 
 
 @pytest.mark.parametrize('notebook, root', [
     ('![a chart](images/x.png)', '![a chart](nbs/images/x.png)'),
     ('[tasks](00_tasks.ipynb#grading "title")', '[tasks](nbs/00_tasks.ipynb#grading "title")'),
-    ('[how](../CONTRIBUTING.md) and [up](./tutorials/../index.ipynb)', '[how](CONTRIBUTING.md) and [up](nbs/index.ipynb)'),
+    ('[how](../CONTRIBUTING.md) and [up](./tutorials/../index.ipynb)',
+     '[how](CONTRIBUTING.md) and [up](nbs/index.ipynb)'),
     ('<img src="images/x.png" alt="x">', '<img src="nbs/images/x.png" alt="x">'),
     ('[![badge](images/b.svg)](../LICENSE)', '[![badge](nbs/images/b.svg)](LICENSE)'),
     ('[w](https://a.org/x) [m](mailto:a@b.c) [h](#here) ![d](data:image/png;base64,AA)',) * 2,
-    ('`[code](x.png)` and\n\n```python\n[code](x.png)\n```\n\n[d](x.png)', '`[code](x.png)` and\n\n```python\n[code](x.png)\n```\n\n[d](nbs/x.png)'),
+    ('`[code](x.png)` and\n\n```python\n[code](x.png)\n```\n\n[d](x.png)',
+     '`[code](x.png)` and\n\n```python\n[code](x.png)\n```\n\n[d](nbs/x.png)'),
     ('|a|b|\n|--|--|\n|[x](x.py)|`y`|', '|a|b|\n|--|--|\n|[x](nbs/x.py)|`y`|'),
 ])
 def test_links_start_from_the_root(notebook, root):
@@ -35,7 +39,8 @@ def test_links_start_from_the_root(notebook, root):
 
 def write(folder, *cells):
     v4 = nbformat.v4
-    nb = v4.new_notebook(cells=list(cells), metadata={'kernelspec': {'name': 'python3', 'language': 'python', 'display_name': 'python3'}})
+    kernelspec = {'name': 'python3', 'language': 'python', 'display_name': 'python3'}
+    nb = v4.new_notebook(cells=list(cells), metadata={'kernelspec': kernelspec})
     nbformat.write(nb, folder / 'index.ipynb')
     return folder / 'index.ipynb'
 
@@ -45,8 +50,9 @@ def output(**data): return nbformat.v4.new_output('execute_result', data)
 
 def test_what_a_reader_sees_is_what_is_rendered(tmp_path):
     v4 = nbformat.v4
-    text = render(write(tmp_path, v4.new_markdown_cell('# evolora\n> a subtitle'), v4.new_code_cell('#| hide\nsecret = 1'),
-                        v4.new_code_cell('#| eval: false\nshown = 1'), v4.new_code_cell('1 + 1', outputs=[output(**{'text/plain': '2'})])))
+    text = render(write(tmp_path, v4.new_markdown_cell('# evolora\n> a subtitle'),
+                        v4.new_code_cell('#| hide\nsecret = 1'), v4.new_code_cell('#| eval: false\nshown = 1'),
+                        v4.new_code_cell('1 + 1', outputs=[output(**{'text/plain': '2'})])))
     assert text == '# evolora\n> a subtitle\n\n```python\nshown = 1\n```\n\n```python\n1 + 1\n```\n\n    2\n'
 
 

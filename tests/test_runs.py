@@ -18,7 +18,8 @@ def row(table, **changes):
 
 
 def create(folder, **changes):
-    return Run.create(folder, **{'config': {'population': 4}, 'host': {'id': 'tiny'}, 'seed': 1, 'version': '0'} | changes)
+    usual = {'config': {'population': 4}, 'host': {'id': 'tiny'}, 'seed': 1, 'version': '0'}
+    return Run.create(folder, **usual | changes)
 
 
 @pytest.fixture
@@ -46,7 +47,8 @@ def test_same_rows_same_bytes(tmp_path):
     runs = [create(tmp_path / name) for name in 'ab']
     runs[0].append('generations', [row('generations'), row('generations', generation=4)])
     for generation in (np.int64(3), np.int32(4)):    # other number types, other orders of keys, other portions
-        one = row('generations', generation=generation, accuracy=np.float64(.1), gates={'a': np.float64(.5), 'b': np.int8(1)})
+        one = row('generations', generation=generation, accuracy=np.float64(.1),
+                  gates={'a': np.float64(.5), 'b': np.int8(1)})
         runs[1].append('generations', [dict(reversed(one.items()))])
     assert (tmp_path / 'a/run.json').read_bytes() == (tmp_path / 'b/run.json').read_bytes()
     assert runs[0].path('generations').read_bytes() == runs[1].path('generations').read_bytes()
@@ -59,7 +61,8 @@ def test_numbers_and_text_come_back_exactly(tmp_path_factory, number, text):
     run.append('episodes', [row('episodes', cost=number, answer=text)])
     back = run.read('episodes').iloc[0]
     assert back['answer'] == text and (back['cost'] == number or (np.isnan(back['cost']) and np.isnan(number)))
-    json.loads(run.path('episodes').read_bytes(), parse_constant=lambda constant: pytest.fail(f'{constant} is not JSON'))
+    json.loads(run.path('episodes').read_bytes(),
+               parse_constant=lambda constant: pytest.fail(f'{constant} is not JSON'))
 
 
 def test_missing_values_are_null_in_the_file_and_missing_in_the_table(run):
@@ -69,9 +72,11 @@ def test_missing_values_are_null_in_the_file_and_missing_in_the_table(run):
 
 
 @pytest.mark.parametrize('change, message', [
-    ({'balanec': 1.}, 'unknown balanec'), ({'generation': None}, 'generation expected int'), ({'generation': True}, 'expected int'),
-    ({'generation': 2 ** 63}, 'smaller number'), ({'amount': 'much'}, 'amount expected float'), ({'amount': np.inf}, 'division by zero'),
-    ({'amount': 10 ** 400}, 'smaller number'), ({'reason': b'x'}, 'got a bytes'), ({'reason': 'x' * 2 ** 20}, 'at most 1048576 bytes'),
+    ({'balanec': 1.}, 'unknown balanec'), ({'generation': None}, 'generation expected int'),
+    ({'generation': True}, 'expected int'), ({'generation': 2 ** 63}, 'smaller number'),
+    ({'amount': 'much'}, 'amount expected float'), ({'amount': np.inf}, 'division by zero'),
+    ({'amount': 10 ** 400}, 'smaller number'), ({'reason': b'x'}, 'got a bytes'),
+    ({'reason': 'x' * 2 ** 20}, 'at most 1048576 bytes'),
 ])
 def test_a_wrong_row_is_refused_and_takes_its_companions_along(run, change, message):
     with pytest.raises(ValueError, match=message): run.append('ledger', [row('ledger'), row('ledger') | change])
@@ -84,7 +89,8 @@ def test_a_missing_column_is_named(run):
 
 
 def test_an_unknown_table_is_refused(run):
-    for use in (lambda: run.append('episode', []), lambda: run.read('../ledger'), lambda: run.mend('x'), lambda: run.path('x')):
+    for use in (lambda: run.append('episode', []), lambda: run.read('../ledger'), lambda: run.mend('x'),
+                lambda: run.path('x')):
         with pytest.raises(ValueError, match='expected a table of a run'): use()
 
 
@@ -102,8 +108,8 @@ def test_what_exists_is_never_touched(tmp_path, existing):
     assert not (tmp_path / 'nowhere').exists()
 
 
-@pytest.mark.parametrize('wrong', [{'config': {'x': float('inf')}}, {'config': {'x': object()}}, {'seed': 1.5}, {'seed': None},
-                                   {'host': 'tiny'}, {'version': 1}, {'hashes': {'tasks': 7}}])
+@pytest.mark.parametrize('wrong', [{'config': {'x': float('inf')}}, {'config': {'x': object()}}, {'seed': 1.5},
+                                   {'seed': None}, {'host': 'tiny'}, {'version': 1}, {'hashes': {'tasks': 7}}])
 def test_a_wrong_beginning_writes_nothing(tmp_path, wrong):
     with pytest.raises(ValueError): create(tmp_path / 'run', **wrong)
     assert list(tmp_path.iterdir()) == []
@@ -111,7 +117,8 @@ def test_a_wrong_beginning_writes_nothing(tmp_path, wrong):
 
 def test_a_place_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / 'file').write_text('mine')
-    with pytest.raises(ValueError, match='expected a place for a new folder.*choose another'): create(tmp_path / 'file' / 'run')
+    with pytest.raises(ValueError, match='expected a place for a new folder.*choose another'):
+        create(tmp_path / 'file' / 'run')
 
 
 def test_what_was_created_is_what_is_opened(run):
@@ -123,7 +130,8 @@ def test_what_was_created_is_what_is_opened(run):
 @pytest.mark.parametrize('make', [lambda f: None, lambda f: f.mkdir(), lambda f: f.write_text('x')])
 def test_what_is_no_run_says_how_to_get_one(tmp_path, make):
     make(tmp_path / 'x')
-    with pytest.raises(ValueError, match=r'expected a run folder \(with run.json\), got .*; make one with `evolora run --out DIR`'):
+    wanted = r'expected a run folder \(with run.json\), got .*; make one with `evolora run --out DIR`'
+    with pytest.raises(ValueError, match=wanted):
         read(tmp_path / 'x', 'episodes')
 
 
@@ -136,7 +144,8 @@ def test_what_is_no_run_says_how_to_get_one(tmp_path, make):
 ])
 def test_a_damaged_record_is_one_line(run, content, message):
     path = run.folder / 'run.json'
-    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content(json.loads(path.read_bytes()))).encode())
+    if not isinstance(content, bytes): content = json.dumps(content(json.loads(path.read_bytes()))).encode()
+    path.write_bytes(content)
     with pytest.raises(ValueError, match=message) as caught: Run.open(run.folder)
     assert 'run.json' in str(caught.value) and '\n' not in str(caught.value)
 
@@ -177,11 +186,17 @@ def test_nothing_is_written_onto_a_stump_until_it_is_mended(three, stump):
 
 
 @pytest.mark.parametrize('damage, message', [
-    (lambda line: line[:-5], 'expected one JSON object'), (lambda line: b'', 'expected one JSON object'), (lambda line: b'7', 'got a int'),
-    (lambda line: line.replace(b'0.1', b'NaN', 1), 'NaN is not JSON'), (lambda line: line.replace(b'0.1', b'1e999', 1), 'smaller number'),
-    (lambda line: line.replace(b'0.1', b'"0.1"', 1), 'amount expected float'), (lambda line: line.replace(b': 1,', b': null,', 1), 'generation expected int'),
-    (lambda line: line.replace(b'"reason"', b'"raeson"'), 'missing reason; unknown raeson'), (lambda line: b'[' * 100_000, 'nested too deeply'),
-    (lambda line: line.replace(b': 1,', b': ' + b'9' * 30 + b',', 1), 'smaller number'), (lambda line: b' ' * (1 << 20) + line, 'more than a line may have'),
+    (lambda line: line[:-5], 'expected one JSON object'),
+    (lambda line: b'', 'expected one JSON object'),
+    (lambda line: b'7', 'got a int'),
+    (lambda line: line.replace(b'0.1', b'NaN', 1), 'NaN is not JSON'),
+    (lambda line: line.replace(b'0.1', b'1e999', 1), 'smaller number'),
+    (lambda line: line.replace(b'0.1', b'"0.1"', 1), 'amount expected float'),
+    (lambda line: line.replace(b': 1,', b': null,', 1), 'generation expected int'),
+    (lambda line: line.replace(b'"reason"', b'"raeson"'), 'missing reason; unknown raeson'),
+    (lambda line: b'[' * 100_000, 'nested too deeply'),
+    (lambda line: line.replace(b': 1,', b': ' + b'9' * 30 + b',', 1), 'smaller number'),
+    (lambda line: b' ' * (1 << 20) + line, 'more than a line may have'),
 ])
 def test_damage_further_up_names_file_and_line(three, damage, message):
     path = three.path('ledger')
