@@ -7,7 +7,7 @@ __all__ = ['PAD', 'END', 'USER', 'ASSISTANT', 'UNKNOWN', 'CHAT_TEMPLATE', 'JOINT
            'DEPTHS', 'build_tokenizer', 'PretrainingConfig', 'solve', 'draw_document', 'pack', 'loss_of', 'new_model',
            'pretrain', 'skill_table', 'write_skills', 'read_skills']
 
-# %% ../nbs/01_pretraining.ipynb #5c7c4db8
+# %% ../nbs/01_pretraining.ipynb #722f9f29
 import json
 import math
 import os
@@ -25,45 +25,52 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from .families import MAX_DEPTH, Task
+from .families import MAX_DEPTH, WORDS, Task
 from .host import EMBEDDED, Host
 from .randomness import seed_of, stream
 from .tasks import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, grade, sample_tasks, stream_of)
 
-# %% ../nbs/01_pretraining.ipynb #f9634c68
+# %% ../nbs/01_pretraining.ipynb #b9154626
 PAD, END, USER, ASSISTANT, UNKNOWN = '<|pad|>', '<|end|>', '<|user|>', '<|assistant|>', '<|unknown|>'
-CHAT_TEMPLATE = ("{% for m in messages %}{{ '<|assistant|>' if m['role'] == 'assistant' else '<|user|>' }}{{ m['content'] }}"
+CHAT_TEMPLATE = ("{% for m in messages %}{{ '<|assistant|>' if m['role'] == 'assistant' else '<|user|>' }}"
+                 "{{ m['content'] }}"
                  "{{ '<|end|>' if m['role'] == 'assistant' else '' }}{% endfor %}"
                  "{{ '<|assistant|>' if add_generation_prompt else '' }}")
 JOINTS = ['{"', '":', ',"']      # JSON's joints are one token each: half the length of a repair
 
 def build_tokenizer(seed: int = 0, draws: int = 100) -> PreTrainedTokenizerFast:
     "A tokenizer whose tokens are the words that questions are made of, and single characters for everything else"
-    rng, counts = stream(seed, purpose='lexicon'), Counter()
+    rng, words = stream(seed, purpose='lexicon'), {f' {w}' for w in WORDS}
     for cell in CELLS:
+        counts = Counter()
         for _ in range(draws):
-            counts.update(set(re.findall(r' ?\b(?:[A-Za-z]{2,}|[TF])\b', FAMILIES[cell.family].draw(rng, cell.depth, rng.random()).prompt)))
-    words = sorted(w for w, n in counts.items() if n >= draws // 5)
+            prompt = FAMILIES[cell.family].draw(rng, cell.depth, rng.random()).prompt
+            counts.update(set(re.findall(r' ?\b(?:[A-Za-z]{2,}|[TF])\b', prompt)))
+        # What most questions of a cell share is wording; what few share, like `ab`, is content, and is spelled.
+        words |= {w for w, n in counts.items() if n > .3 * draws}
     characters = [chr(i) for i in range(32, 127)] + ['\n']
-    vocabulary = {t: i for i, t in enumerate([PAD, END, USER, ASSISTANT, UNKNOWN, *characters, *JOINTS, *words])}
+    vocabulary = {t: i for i, t in enumerate([PAD, END, USER, ASSISTANT, UNKNOWN, *characters, *JOINTS, *sorted(words)])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     # longest first, so that ` forest` is not read as ` for` and a rest
-    split = '|'.join([re.escape(j) for j in JOINTS] + [rf'{w}\b' for w in sorted(words, key=len, reverse=True)] + [r'[\s\S]'])
+    split = '|'.join([re.escape(j) for j in JOINTS] + [rf'{w}\b' for w in sorted(words, key=len, reverse=True)]
+                     + [r'[\s\S]'])
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(split), behavior='isolated')
     tokenizer.decoder = decoders.Fuse()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, unk_token=UNKNOWN, padding_side='left',
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, unk_token=UNKNOWN,
+                                   padding_side='left',
                                    additional_special_tokens=[USER, ASSISTANT], clean_up_tokenization_spaces=False)
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
-# %% ../nbs/01_pretraining.ipynb #e54010f4
+# %% ../nbs/01_pretraining.ipynb #52d74a65
 class PretrainingConfig(BaseModel, extra='forbid', frozen=True):
     "Everything that decides what the embedded host becomes"
     seed: int = Field(0, ge=0, description='one seed for weights and documents')
     hidden: int = Field(128, ge=16, description='width of the residual stream')
     layers: int = Field(4, ge=1, description='decoder blocks')
     heads: int = Field(4, ge=1, description='attention heads; half as many for keys and values')
-    basics: int = Field(1400, ge=0, description='steps after which the attention moves to the families that are still hard')
+    basics: int = Field(1400, ge=0,
+                        description='steps after which the attention moves to the families that are still hard')
     schooling: int = Field(3200, ge=0, description='steps in which every solver is careful')
     steps: int = Field(4400, ge=1, description='steps in all; the rate falls after the schooling')
     rows: int = Field(20, ge=1, description='rows per step')
@@ -74,10 +81,11 @@ class PretrainingConfig(BaseModel, extra='forbid', frozen=True):
     sloppy: float = Field(.30, ge=0, le=1, description='share of sloppy solvers; the rest holds misconceptions')
     checkpoint_every: int = Field(100, ge=1, description='steps between checkpoints')
 
-# %% ../nbs/01_pretraining.ipynb #945376a3
+# %% ../nbs/01_pretraining.ipynb #e845b17e
 RIGHT = {'careful': .97, 'sloppy': .30, 'contrary': .05}
 # How firmly a contrary solver holds each misconception; otherwise it is merely sloppy.
-CONVICTION = {'math': .5, 'math.sequence': 1., 'math.multi_step': .3, 'string.sort': 1., 'word.count': .8, 'json_repair': .5,
+CONVICTION = {'math': .5, 'math.sequence': 1., 'math.multi_step': .3, 'string.sort': 1., 'word.count': .8,
+              'json_repair': .5,
               'logic.bool': .8, 'code.format': 1., 'regex.recognition': .5, 'regex.synthesis': .3}
 
 def solve(task: Task, solver: str, rng: np.random.Generator) -> str:
@@ -88,15 +96,18 @@ def solve(task: Task, solver: str, rng: np.random.Generator) -> str:
     if rng.random() < RIGHT[solver]: return task.answer
     return family.misconception(task) if convinced else family.slip(task, rng)
 
-# %% ../nbs/01_pretraining.ipynb #042e7457
+# %% ../nbs/01_pretraining.ipynb #15b00c86
 # How often each family is asked: at first, and once the quick ones are learned.
-BASICS = {'math': 2., 'math.sequence': 1.5, 'math.multi_step': 1.5, 'string.sort': .7, 'word.count': .8, 'json_repair': 1.,
+BASICS = {'math': 2., 'math.sequence': 1.5, 'math.multi_step': 1.5, 'string.sort': .7, 'word.count': .8,
+          'json_repair': 1.,
           'logic.bool': 1., 'code.format': .6, 'regex.recognition': 1.5, 'regex.synthesis': 1.2}
-PRACTICE = {'math': 3., 'math.sequence': 4., 'math.multi_step': 1.5, 'string.sort': .5, 'word.count': .5, 'json_repair': .5,
+PRACTICE = {'math': 3., 'math.sequence': 4., 'math.multi_step': 1.5, 'string.sort': .5, 'word.count': .5,
+            'json_repair': .5,
             'logic.bool': 1., 'code.format': .4, 'regex.recognition': 4., 'regex.synthesis': 1.5}
 DEPTHS = (.3, .3, .25, .15)
 
-def draw_document(rng: np.random.Generator, *, careful: float, sloppy: float, attention: dict[str, float] = BASICS) -> list[tuple[str, str]]:
+def draw_document(rng: np.random.Generator, *, careful: float, sloppy: float,
+                  attention: dict[str, float] = BASICS) -> list[tuple[str, str]]:
     "One to three questions with the answers of one solver, from the train stream only"
     solver = str(rng.choice(['careful', 'sloppy', 'contrary'], p=[careful, sloppy, 1 - careful - sloppy]))
     names, weights = list(attention), np.cumsum(list(attention.values())) / sum(attention.values())
@@ -108,13 +119,14 @@ def draw_document(rng: np.random.Generator, *, careful: float, sloppy: float, at
         pairs.append((task.prompt, solve(task, solver, rng)))
     return pairs
 
-# %% ../nbs/01_pretraining.ipynb #8d6dc43f
+# %% ../nbs/01_pretraining.ipynb #238c7d15
 def _documents(config: PretrainingConfig, step: int, tokenizer):
     "Endless (token ids, answer mask) of documents that fit into a row"
     rng, schooled = stream(config.seed, generation=step, purpose='documents'), step < config.schooling
     mix = dict(careful=1., sloppy=0.) if schooled else dict(careful=config.careful, sloppy=config.sloppy)
     while True:
-        documents = [draw_document(rng, **mix, attention=BASICS if step < config.basics else PRACTICE) for _ in range(64)]
+        documents = [draw_document(rng, **mix, attention=BASICS if step < config.basics else PRACTICE)
+                     for _ in range(64)]
         texts = [part for d in documents for q, a in d for part in (f'{USER}{q}{ASSISTANT}', f'{a}{END}')]
         encoded = iter(tokenizer(texts, add_special_tokens=False)['input_ids'])
         for document in documents:
@@ -127,7 +139,7 @@ def _documents(config: PretrainingConfig, step: int, tokenizer):
             yield ids, answer
 
 def pack(config: PretrainingConfig, step: int, tokenizer) -> dict[str, torch.Tensor]:
-    "One batch: documents packed into rows of equal length, with their positions and which document each token belongs to"
+    "One batch: documents packed into rows of equal length, with positions and the document of each token"
     source = _documents(config, step, tokenizer)
     shape = (config.rows, config.row)
     ids, positions = np.full(shape, tokenizer.pad_token_id), np.zeros(shape, int)
@@ -140,29 +152,34 @@ def pack(config: PretrainingConfig, step: int, tokenizer) -> dict[str, torch.Ten
         b = a + len(tokens)
         ids[r, a:b], positions[r, a:b], document[r, a:b], answer[r, a:b] = tokens, range(len(tokens)), n, is_answer
         fill[r], n = b, n + 1
-    return {k: torch.as_tensor(v) for k, v in dict(ids=ids, positions=positions, document=document, answer=answer).items()}
+    return {k: torch.as_tensor(v) for k, v in dict(ids=ids, positions=positions, document=document,
+                                                   answer=answer).items()}
 
-# %% ../nbs/01_pretraining.ipynb #cf936567
+# %% ../nbs/01_pretraining.ipynb #9165b141
 def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     "Mean cross-entropy over answer tokens; documents in a row do not see each other"
     document = batch['document']
-    mask = torch.ones(document.shape[1], document.shape[1], dtype=torch.bool).tril() & (document[:, :, None] == document[:, None, :])
-    hidden = model.model(input_ids=batch['ids'], position_ids=batch['positions'], attention_mask=mask[:, None], use_cache=False).last_hidden_state
+    mask = torch.ones(document.shape[1], document.shape[1],
+                      dtype=torch.bool).tril() & (document[:, :, None] == document[:, None, :])
+    hidden = model.model(input_ids=batch['ids'], position_ids=batch['positions'], attention_mask=mask[:, None],
+                         use_cache=False).last_hidden_state
     wanted = batch['answer'][:, 1:]
     return torch.nn.functional.cross_entropy(model.lm_head(hidden[:, :-1][wanted]), batch['ids'][:, 1:][wanted])
 
-# %% ../nbs/01_pretraining.ipynb #0462f009
+# %% ../nbs/01_pretraining.ipynb #b04c2240
 def new_model(config: PretrainingConfig, tokenizer) -> Qwen3ForCausalLM:
     "The untrained host: Qwen3's architecture at a thousandth of its usual size"
     special = dict(pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(config.seed, purpose='weights') % 2**63)
         return Qwen3ForCausalLM(Qwen3Config(
-            vocab_size=len(tokenizer), hidden_size=config.hidden, intermediate_size=3 * config.hidden, num_hidden_layers=config.layers,
-            num_attention_heads=config.heads, num_key_value_heads=max(1, config.heads // 2), head_dim=config.hidden // config.heads,
+            vocab_size=len(tokenizer), hidden_size=config.hidden, intermediate_size=3 * config.hidden,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads, num_key_value_heads=max(1, config.heads // 2),
+            head_dim=config.hidden // config.heads,
             max_position_embeddings=1024, tie_word_embeddings=True, initializer_range=.05, **special))
 
-# %% ../nbs/01_pretraining.ipynb #36ddd543
+# %% ../nbs/01_pretraining.ipynb #7d16b756
 def _optimizers(model, config: PretrainingConfig) -> list[torch.optim.Optimizer]:
     inner = [p for n, p in model.named_parameters() if 'layers' in n and p.ndim == 2]
     outer = [p for n, p in model.named_parameters() if not ('layers' in n and p.ndim == 2)]
@@ -173,10 +190,12 @@ def _pace(config: PretrainingConfig, step: int) -> float:
     "The factor on both learning rates: a short warm-up, level through the schooling, then falling in a straight line"
     return min(1., (step + 1) / 50, (config.steps - step) / max(1, config.steps - config.schooling))
 
-# %% ../nbs/01_pretraining.ipynb #fc452b0c
-def _save_checkpoint(folder: Path, config: PretrainingConfig, step: int, losses: list[float], model, optimizers) -> None:
+# %% ../nbs/01_pretraining.ipynb #70c5dbee
+def _save_checkpoint(folder: Path, config: PretrainingConfig, step: int, losses: list[float], model,
+                     optimizers) -> None:
     "Weights, optimiser state and the step, complete or not at all"
-    tensors = {f'model.{k}': v for k, v in model.state_dict().items() if k != 'lm_head.weight'}     # tied to the embedding
+    tensors = {f'model.{k}': v for k, v in model.state_dict().items()
+               if k != 'lm_head.weight'}     # tied to the embedding
     for i, optimizer in enumerate(optimizers):
         for j, state in optimizer.state_dict()['state'].items():
             tensors |= {f'optimizer.{i}.{j}.{k}': torch.as_tensor(v).clone() for k, v in state.items()}
@@ -188,7 +207,8 @@ def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -
     "The step to go on from and the losses so far; a checkpoint of another configuration is a ValueError"
     with safe_open(path, framework='pt') as f: state = f.metadata()
     if state['config'] != config.model_dump_json():
-        raise ValueError(f"{path} was made with other settings ({state['config']}); give another --out, or the same settings")
+        raise ValueError(f"{path} was made with other settings ({state['config']}); "
+                         "give another --out, or the same settings")
     tensors = load_file(path)
     model.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith('model.')}, strict=False)
     for i, optimizer in enumerate(optimizers):
@@ -200,8 +220,9 @@ def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -
         optimizer.load_state_dict(packed)
     return int(state['step']), json.loads(state['losses'])
 
-# %% ../nbs/01_pretraining.ipynb #b9b3241b
-def pretrain(config: PretrainingConfig, out: str | Path, *, # a new folder, or one with a checkpoint of the same configuration
+# %% ../nbs/01_pretraining.ipynb #aa76d5d1
+def pretrain(config: PretrainingConfig, out: str | Path,
+             *, # a new folder, or one with a checkpoint of the same configuration
              on_step=lambda step, loss: None, # called after every step
             ) -> Path:
     "Train the embedded host into a folder that `load_host` reads; continues from a checkpoint that it finds there"
@@ -227,10 +248,11 @@ def pretrain(config: PretrainingConfig, out: str | Path, *, # a new folder, or o
     model.eval().save_pretrained(out)
     tokenizer.save_pretrained(out)
     (out / 'checkpoint.safetensors').unlink(missing_ok=True)
-    (out / 'pretraining.json').write_text(json.dumps({'config': config.model_dump(), 'losses': losses}) + '\n', encoding='utf-8')
+    (out / 'pretraining.json').write_text(json.dumps({'config': config.model_dump(), 'losses': losses}) + '\n',
+                                          encoding='utf-8')
     return out
 
-# %% ../nbs/01_pretraining.ipynb #de43ee3f
+# %% ../nbs/01_pretraining.ipynb #01e59bc5
 def skill_table(host: Host, *,
                 n: int = 96, # tasks of each family and kind of cell, from the selection stream
                 k: int = 8, # answers a task, at temperature 1
@@ -239,7 +261,7 @@ def skill_table(host: Host, *,
     "Per family, in and out of distribution: parse rate, pass@1 (raw and above chance), pass@k and greedy accuracy"
     rows = []
     for i, cell in enumerate(CELLS):
-        share = n // MAX_DEPTH if cell.family in OOD_FAMILIES else n if cell.depth == OOD_DEPTH else n // (MAX_DEPTH - 1)
+        share = n // {'ID': MAX_DEPTH - 1, 'OOD depth': 1, 'OOD family': MAX_DEPTH}[_kind(cell)]
         tasks = sample_tasks(cell, stream='selection', n=share, rng=stream(0, purpose=f'skill {cell}'))
         for task in tasks:
             seeds = [seed_of(0, purpose=f'answer {j}', organelle=task.id) for j in range(k)]
@@ -248,9 +270,11 @@ def skill_table(host: Host, *,
     asked = [(cell, task, seed) for cell, task, seeds in rows for seed in seeds]
     sampled = _answers(host, [(t, s) for _, t, s in asked], temperature=1.)
     greedy = _answers(host, [(t, 0) for _, t, _ in rows], temperature=0.)
-    grades = pd.DataFrame([dict(family=c.family, kind=_kind(c), cell=str(c), task=t.id, chance=chance(c), **vars(grade(t, a)))
+    grades = pd.DataFrame([dict(family=c.family, kind=_kind(c), cell=str(c), task=t.id, chance=chance(c),
+                                **vars(grade(t, a)))
                            for (c, t, _), a in zip(asked, sampled)])
-    first = pd.DataFrame([dict(family=c.family, kind=_kind(c), greedy=grade(t, a).success) for (c, t, _), a in zip(rows, greedy)])
+    first = pd.DataFrame([dict(family=c.family, kind=_kind(c), greedy=grade(t, a).success) for (c, t, _),
+                          a in zip(rows, greedy)])
     on_cell(len(CELLS) + 1, len(CELLS) + 1)
     by = ['kind', 'family']
     cells = grades.groupby([*by, 'cell']).agg(p=('success', 'mean'), chance=('chance', 'first'))
@@ -258,16 +282,19 @@ def skill_table(host: Host, *,
     return pd.DataFrame({'parse rate': grades.groupby(by).parsed.mean(), 'pass@1': grades.groupby(by).success.mean(),
                          'above chance': cells.groupby(by).corrected.mean(),
                          f'pass@{k}': grades.groupby([*by, 'task']).success.any().groupby(by).mean(),
-                         'greedy': first.groupby(by).greedy.mean(), 'tasks': grades.groupby(by).task.nunique()}).round(3)
+                         'greedy': first.groupby(by).greedy.mean(),
+                         'tasks': grades.groupby(by).task.nunique()}).round(3)
 
-def _kind(cell: Cell) -> str: return 'OOD family' if cell.family in OOD_FAMILIES else 'OOD depth' if cell.depth == OOD_DEPTH else 'ID'
+def _kind(cell: Cell) -> str:
+    return 'OOD family' if cell.family in OOD_FAMILIES else 'OOD depth' if cell.depth == OOD_DEPTH else 'ID'
 
 def _answers(host: Host, asked: list[tuple[Task, int]], temperature: float, batch: int = 256) -> list[str]:
     "Answers to (task, seed) pairs, in their order; prompts of similar length share a batch"
     order, texts = sorted(range(len(asked)), key=lambda i: len(asked[i][0].prompt)), [''] * len(asked)
     for start in range(0, len(order), batch):
         part = order[start:start + batch]
-        made = host.generate([asked[i][0].prompt for i in part], seeds=[asked[i][1] for i in part], temperature=temperature, max_new_tokens=48)
+        made = host.generate([asked[i][0].prompt for i in part], seeds=[asked[i][1] for i in part],
+                             temperature=temperature, max_new_tokens=48)
         for i, text in zip(part, made.texts): texts[i] = text
     return texts
 
@@ -276,7 +303,7 @@ def write_skills(table: pd.DataFrame, path: str | Path) -> Path:
     Path(path).write_text(table.reset_index().to_json(orient='records', indent=1) + '\n', encoding='utf-8')
     return Path(path)
 
-# %% ../nbs/01_pretraining.ipynb #b97e6318
+# %% ../nbs/01_pretraining.ipynb #5cf713a9
 def read_skills(path: str | Path = EMBEDDED / 'skills.json') -> pd.DataFrame:
     "The skill table that was written beside a host; by default the embedded one's"
     return pd.read_json(path).set_index(['kind', 'family'])

@@ -47,7 +47,8 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
                     generation=generation, organelle=name, family=CELLS[cell][0], depth=CELLS[cell][1], difficulty=.5,
                     task=f'{rng.integers(2 ** 62):016x}', parsed=parsed, progress=1. if success else .3 * parsed,
                     success=success, answer=str(rng.integers(100)), prompt_tokens=int(rng.integers(15, 40)),
-                    new_tokens=int(rng.integers(1, 9)), gflops=.05, cost=cost, price=prices[cell], reward=float(success), revenue=revenue, penalty=0.))
+                    new_tokens=int(rng.integers(1, 9)), gflops=.05, cost=cost, price=prices[cell],
+                    reward=float(success), revenue=revenue, penalty=0.))
             mine = episodes[-tries:]
             gain = sum(row['revenue'] - row['cost'] for row in mine)
             energy[name] = float(np.clip(energy[name] + gain, 0, 10))

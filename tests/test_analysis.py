@@ -105,7 +105,7 @@ def test_every_chart_speaks(data, name):
               for axis in 'xy'}
     assert 'generation' in titles['x'] and all(any(titles[axis]) for axis in 'xy')
     colours = {part['mark'].get('color') for part in walk(spec) if isinstance(part.get('mark'), dict)} - {None, 'black'}
-    assert {colour for colour in colours if colour not in OKABE_ITO} <= {'#767676', '#999'}   # greys, beside the palette
+    assert {colour for colour in colours if colour not in OKABE_ITO} <= {'#767676', '#999'}  # greys, beside the palette
 
 
 def test_accuracy_and_roi_draw_rates_with_their_trend(data):

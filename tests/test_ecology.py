@@ -1,0 +1,435 @@
+"""Whole worlds on a tiny host: the books balance, the same seed is the same story, and the dead leave nothing behind."""
+import json
+import os
+import signal
+import threading
+from collections import Counter
+from math import fsum
+
+import pytest
+import torch
+
+from evolora import ecology as module
+from evolora.curriculum import CurriculumConfig
+from evolora.ecology import PRESETS, Ecology, EcologyConfig, load_config
+from evolora.economy import ACCOUNTS, EconomyConfig
+from evolora.host import tiny_host
+from evolora.organelles import Traits
+from evolora.families import Grade
+from evolora.randomness import stream
+from evolora.runs import TABLES, Run
+from evolora.tasks import ID_CELLS, Cell, stream_of
+from evolora.variation import VariationConfig
+
+PRESET_NAMES = sorted(p.stem for p in PRESETS.glob('*.yaml'))
+CELLS = ['math:1', 'string.sort:2', 'logic.bool:1', 'word.count:3']
+
+
+@pytest.fixture(scope='module')
+def host(): return tiny_host()
+
+
+@pytest.fixture
+def lucky(monkeypatch):
+    "A tiny host is never right. Here chance decides, by question and answer, so that some earn and some do not"
+    def grade(task, text):
+        luck = stream(0, purpose=f'{task.id} {text}').random()
+        return Grade(luck > .1, 1. if luck > .6 else round(luck, 2) if luck > .1 else 0., luck > .6)
+    monkeypatch.setattr(module, 'grade', grade)
+
+
+def small(**changes):
+    "A world where things happen: births, selection, poverty"
+    sections = dict(economy=EconomyConfig(founder_energy=6., newborn_energy=2., ticket=.3, price_token=.01),
+                    curriculum=CurriculumConfig(budget=6., budget_max=8), variation=VariationConfig(mu=4, offspring=3, protect=1, rank_change=.3))
+    return EcologyConfig(**dict(founders=5, capacity=9, cells=CELLS, max_new_tokens=3, reserve=1.) | sections | changes)
+
+
+RICH = EconomyConfig(founder_energy=20., newborn_energy=2., ticket=.3, price_token=0.)
+
+
+def live(host, config, *, seed=0, generations=8, **keywords):
+    ecology = Ecology(host, config, seed=seed, **keywords)
+    return ecology, ecology.run(generations, say=None)
+
+
+def rows(records, table): return [row for record in records for row in record.tables[table]]
+def story(records): return {table: [json.dumps(row) for row in rows(records, table)] for table in TABLES if table != 'timings'}
+
+
+def write(run, records):
+    for record in records:
+        for table, added in record.tables.items(): run.append(table, added)
+    return run
+
+
+def new_run(folder, config): return Run.create(folder, config=config.model_dump(), host={'id': 'tiny'}, seed=0, version='0')
+
+
+# --- the books
+
+@pytest.mark.parametrize('seed', range(3))
+def test_the_books_balance_every_generation(host, lucky, seed):
+    ecology, balances, frozen = Ecology(host, small(), seed=seed), {}, host.weights_hash()
+    for _ in range(8):
+        record = ecology.step()
+        assert ecology.ledger.audit().balanced
+        for row in record.ledger:       # the rows alone tell every balance
+            assert row['account'] in ACCOUNTS or row['account'].startswith('o')
+            balances[row['organelle']] = balances.get(row['organelle'], 0.) + row['amount']
+            assert 0 <= row['balance'] <= ecology.config.economy.cap or row['reason'] in ('revenue', 'cost', 'penalty')
+        for id in ecology.population.ids: assert balances[id] == pytest.approx(ecology.ledger.balance(id), abs=1e-9)
+        for id in set(balances) - set(ecology.population.ids): assert balances[id] == pytest.approx(0, abs=1e-9)
+        assert record.row['energy'] == fsum(ecology.ledger.balances.values())
+    assert host.weights_hash() == frozen
+    seen = {(r['account'], r['reason']) for r in rows(ecology.history, 'ledger')}
+    assert {('genesis', 'founder'), ('commons', 'ticket'), ('market', 'revenue'), ('compute', 'cost'), ('fines', 'penalty'), ('estate', 'estate')} <= seen
+
+
+def test_a_generation_is_the_sum_of_its_tables(host, lucky):
+    _, records = live(host, small())
+    alive = 0
+    for record in records:
+        row, episodes = record.row, record.episodes
+        assert row['episodes'] == len(episodes) and {e['generation'] for e in episodes} == {row['generation']}
+        for name in ('revenue', 'penalty', 'cost'): assert row[name] == pytest.approx(sum(e[name] for e in episodes), abs=1e-9)
+        assert row['net'] == pytest.approx(row['revenue'] - row['penalty'] - row['cost'], abs=1e-9)
+        assert row['roi'] == pytest.approx(row['revenue'] / row['cost'])
+        for name, column in (('accuracy', 'success'), ('parse_rate', 'parsed'), ('progress', 'progress')):
+            assert row[name] == pytest.approx(sum(e[column] for e in episodes) / len(episodes))
+        events = Counter(e['event'] for e in record.lineage if e['reason'] != 'founder')
+        assert (row['births'], row['deaths']) == (events['birth'], events['death'])
+        alive += sum({'birth': 1, 'death': -1}[e['event']] for e in record.lineage)
+        assert row['alive'] == alive
+        assert {name: cell['episodes'] for name, cell in row['cells'].items()} == Counter(f"{e['family']}:{e['depth']}" for e in episodes)
+        for name, cell in row['cells'].items():
+            own = [e for e in episodes if f"{e['family']}:{e['depth']}" == name]
+            assert {e['price'] for e in own} == {cell['price']}
+            assert cell['accuracy'] == pytest.approx(sum(e['success'] for e in own) / len(own))
+    assert sum(r.row['births'] for r in records) and sum(r.row['deaths'] for r in records)
+
+
+def test_the_ledger_books_what_the_episodes_say(host, lucky):
+    _, records = live(host, small())
+    for record in records:
+        for id in {e['organelle'] for e in record.episodes}:
+            for reason, sign in (('revenue', 1), ('cost', -1), ('penalty', -1)):
+                booked = sum(r['amount'] for r in record.ledger if r['organelle'] == id and r['reason'] == reason)
+                assert booked == pytest.approx(sign * sum(e[reason] for e in record.episodes if e['organelle'] == id), abs=1e-9)
+
+
+# --- presets
+
+@pytest.mark.parametrize('name', PRESET_NAMES)
+def test_every_preset_runs(host, name):
+    config, frozen = load_config(name), host.weights_hash()
+    ecology, records = live(host, config.model_copy(update={'max_new_tokens': 4}), generations=2)
+    assert len(records) == 2 and ecology.ledger.audit().balanced and host.weights_hash() == frozen
+    assert len(rows(records, 'episodes')) == sum(r.row['episodes'] for r in records) > 0
+
+
+def test_the_presets_are_those_that_are_promised(): assert PRESET_NAMES == ['debug', 'ecology', 'frozen', 'single']
+
+
+def test_frozen_is_the_bare_host_for_ever(host):
+    ecology, records = live(host, load_config('frozen').model_copy(update={'max_new_tokens': 4}), generations=3)
+    assert ecology.population.ids == ['o1'] and ecology.population.is_noop('o1')
+    assert all((r.row['alive'], r.row['births'], r.row['deaths']) == (1, 0, 0) for r in records)
+
+
+def test_single_is_one_lineage(host, lucky):
+    config = load_config('single')
+    config = config.model_copy(update={'max_new_tokens': 3, 'curriculum': config.curriculum.model_copy(update={'budget_min': 12, 'budget_max': 12})})
+    _, records = live(host, config, generations=8)
+    assert max(r.row['alive'] for r in records) == 2 and sum(r.row['births'] for r in records) > 2
+    assert all(len(e['parents']) == (e['reason'] != 'founder') for e in rows(records, 'lineage'))
+
+
+def test_only_the_first_founder_sleeps(host):
+    ecology = Ecology(host, small())
+    assert [ecology.population.is_noop(id) for id in ecology.population.ids] == [True, False, False, False, False]
+
+
+# --- one seed, one story
+
+@pytest.mark.parametrize('name', ['frozen', 'single', 'ecology'])
+def test_the_same_seed_writes_the_same_bytes(tmp_path, lucky, name):
+    config = load_config(name)
+    few = {'budget': 6., 'budget_min': 2, 'budget_max': 12}
+    config = config.model_copy(update={'max_new_tokens': 4, 'curriculum': config.curriculum.model_copy(update=few)})
+    runs = {label: write(new_run(tmp_path / label, config), live(tiny_host(), config, seed=seed, generations=4)[1]) for label, seed in (('a', 1), ('b', 1), ('c', 2))}
+    for table in TABLES:
+        first, second, other = (runs[label].path(table).read_bytes() for label in 'abc')
+        if table != 'timings': assert first == second
+        if table in ('episodes', 'generations', 'ledger'): assert first != other
+
+
+def test_what_happens_elsewhere_makes_no_difference(host, lucky):
+    "Neither Torch's nor NumPy's global state, nor another world on the same host, nor how far the first one is run at a time"
+    ecology, whole = Ecology(host, small(), seed=3), []
+    for _ in range(5):
+        torch.manual_seed(5)
+        Ecology(host, small(), seed=9).step()
+        whole += ecology.run(1, say=None)
+    assert story(whole) == story(live(host, small(), seed=3, generations=5)[1])
+
+
+@pytest.mark.parametrize('batch', [1, 7, 500])
+def test_the_batch_size_changes_no_answer(host, batch):
+    answers = lambda b: [(e['organelle'], e['task'], e['answer']) for e in rows(live(host, small(batch=b), generations=2)[1], 'episodes')]
+    assert answers(batch) == answers(64)
+
+
+# --- births and deaths
+
+@pytest.mark.parametrize('seed', range(3))
+def test_the_dead_are_forgotten_everywhere(host, lucky, seed):
+    ecology, dead = Ecology(host, small(), seed=seed), set()
+    for _ in range(8):
+        dead |= {e['organelle'] for e in ecology.step().lineage if e['event'] == 'death'}
+        living = set(ecology.population.ids)
+        assert living and not living & dead
+        assert set(ecology.ledger.balances) == set(ecology.ledger.strikes) == living
+        assert set(ecology.curriculum._returns) <= living
+        assert set(ecology._recent.organelle) <= living
+        assert set(ecology.standing().index) == living
+        # a dead organelle may be named only as somebody's parent
+        said = json.dumps(ecology.curriculum.state()) + json.dumps({k: v for k, v in ecology.ledger.state().items() if k != 'rows'})
+        assert not [id for id in dead if f'"{id}"' in said]
+    assert len(dead) > 3
+    for id in dead:
+        with pytest.raises(KeyError): ecology.population[id]
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_parents_pay_for_their_children(host, lucky, seed):
+    ecology, records = live(host, small(economy=RICH, variation=VariationConfig(mu=4, offspring=3, protect=1, crossover=.5)), seed=seed, generations=10)
+    births = [e for e in rows(records, 'lineage') if e['event'] == 'birth' and e['reason'] == 'birth']
+    assert len(births) > 3 and {len(b['parents']) for b in births} == {1, 2}
+    ledger = rows(records, 'ledger')
+    for birth in births:
+        child, parents = birth['organelle'], birth['parents']
+        share = ecology.config.economy.newborn_energy / len(parents)
+        for parent in parents:
+            gift, received = ([r for r in ledger if r['organelle'] == a and r['account'] == b and r['reason'] == 'birth'] for a, b in ((parent, child), (child, parent)))
+            assert [r['amount'] for r in gift] == [pytest.approx(-share)] and [r['amount'] for r in received] == [pytest.approx(share)]
+            assert gift[0]['generation'] == birth['generation'] and gift[0]['balance'] >= 0
+        opening = [r for r in ledger if r['organelle'] == child][:len(parents)]
+        assert opening[-1]['balance'] == pytest.approx(ecology.config.economy.newborn_energy)
+    minted = [r for r in ledger if r['account'] in ('genesis', 'nursery')]
+    assert {r['reason'] for r in minted} == {'founder'} and len(minted) == ecology.config.founders
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_room_is_limited_and_names_are_not(host, lucky, seed):
+    config = small(capacity=6, economy=RICH, variation=VariationConfig(mu=3, offspring=6, protect=1))
+    ecology, records = live(host, config, seed=seed, generations=10)
+    assert all(1 <= r.row['alive'] <= 6 for r in records) and max(r.row['alive'] for r in records) == 6
+    born = [e['organelle'] for e in rows(records, 'lineage') if e['event'] == 'birth']
+    assert born == [f'o{i + 1}' for i in range(len(born))] and len(born) > 6
+    died = [e['organelle'] for e in rows(records, 'lineage') if e['event'] == 'death']
+    assert len(set(died)) == len(died) and set(born) - set(died) == set(ecology.population.ids)
+
+
+def test_the_poor_have_no_children(host):
+    ecology, records = live(host, small(reserve=100.), generations=4)
+    assert sum(r.row['births'] for r in records) == 0
+
+
+def test_everybody_can_die(host):
+    said, config = [], small(economy=EconomyConfig(founder_energy=1., newborn_energy=1., ticket=1., grace=2), variation=VariationConfig(mu=9))
+    ecology = Ecology(host, config)
+    records = ecology.run(30, say=said.append)
+    assert len(records) < 10 and len(ecology.population) == len(ecology.ledger) == 0 and ecology.ledger.audit().balanced
+    assert 'bankrupt' in said[-1] and len(said) == len(records) + 1
+    last = records[-1].row
+    assert (last['alive'], last['energy'], last['best'], last['best_fitness']) == (0, 0., None, None)
+    assert {e['reason'] for e in rows(records, 'lineage') if e['event'] == 'death'} == {'bankrupt'}
+    assert ecology.run(3, say=None) == []
+    with pytest.raises(RuntimeError, match='nobody is left alive'): ecology.step()
+
+
+def test_strikes_come_before_bankruptcy(host):
+    _, records = live(host, small(founders=1, economy=EconomyConfig(founder_energy=0., newborn_energy=0., ticket=1., grace=3, floor=0.)), generations=9)
+    assert [r.row['gates'] for r in records] == [{'strike': 1}, {'strike': 1}, {'bankrupt': 1}]
+    assert [r.row['alive'] for r in records] == [1, 1, 0] and records[-1].row['episodes'] == 0
+
+
+def test_a_generation_may_ask_nothing(host):
+    "No energy and no minimum: nobody can afford a question, and life goes on"
+    config = small(economy=EconomyConfig(founder_energy=0., ticket=0., newborn_energy=0.), curriculum=CurriculumConfig(budget_min=0),
+                   variation=VariationConfig(mu=9))
+    ecology, records = live(host, config, generations=3)
+    assert [r.row['episodes'] for r in records] == [0, 0, 0] and all(r.row['accuracy'] is None and r.row['roi'] is None for r in records)
+    assert len(ecology.population) == 5
+
+
+def test_winter_is_harder(host, lucky):
+    config = small(economy=EconomyConfig(founder_energy=9., newborn_energy=3., winter_every=3, winter_length=1, ticket=.2))
+    _, records = live(host, config, generations=6)
+    assert [r.row['season'] for r in records] == ['summer', 'summer', 'winter'] * 2
+    tickets = [{round(-r['amount'], 9) for r in record.ledger if r['reason'] == 'ticket'} for record in records]
+    assert tickets == [{.2}, {.2}, {.4}] * 2
+
+
+# --- who is asked what
+
+@pytest.mark.parametrize('seed', range(3))
+def test_visitors_of_a_cell_meet_the_same_questions(host, lucky, seed):
+    _, records = live(host, small(), seed=seed)
+    shared = 0
+    for record in records:
+        met = {}
+        for e in record.episodes: met.setdefault((e['family'], e['depth']), {}).setdefault(e['organelle'], []).append(e['task'])
+        for visitors in met.values():
+            longest = max(visitors.values(), key=len)
+            assert all(tasks == longest[:len(tasks)] for tasks in visitors.values()) and len(set(longest)) == len(longest)
+            shared += len(visitors) > 1
+    assert shared
+
+
+@pytest.mark.parametrize('name', [None, *PRESET_NAMES])
+def test_only_train_questions_of_the_chosen_cells_are_asked(host, monkeypatch, name):
+    asked = []
+    monkeypatch.setattr(module, 'grade', lambda task, text: asked.append(task) or Grade(False, 0., False))
+    config = small() if name is None else load_config(name).model_copy(update={'max_new_tokens': 1})
+    live(host, config, generations=2)
+    assert asked and {stream_of(t) for t in asked} == {'train'}
+    assert {Cell(t.family, t.depth) for t in asked} <= {Cell.parse(c) for c in config.cells} <= set(ID_CELLS)
+
+
+def test_twins_answer_alike(host):
+    "Equal organelles have equal luck at equal questions: what differs in a comparison is what they are"
+    _, records = live(host, small(founders=3, founder_step=0.), generations=1)
+    said = {}
+    for e in records[0].episodes: assert said.setdefault(e['task'], e['answer']) == e['answer']
+    assert len(said) < len(records[0].episodes)
+
+
+# --- being stopped
+
+def interrupt(times):
+    "A hook that presses Ctrl-C in generation 1"
+    def hook(record):
+        if record.row['generation'] == 1:
+            for _ in range(times): os.kill(os.getpid(), signal.SIGINT)
+    return hook
+
+
+def test_ctrl_c_ends_after_the_generation_and_keeps_it(host, lucky):
+    ecology, said, kept, usual = Ecology(host, small()), [], [], signal.getsignal(signal.SIGINT)
+    records = ecology.run(50, hooks=[interrupt(1), kept.append], say=said.append)
+    assert [r.row['generation'] for r in records] == [0, 1] and kept == records == ecology.history
+    assert said[-1] == 'stopped after generation 1, which is kept' and signal.getsignal(signal.SIGINT) is usual
+    assert story(records + ecology.run(2, say=None)) == story(live(host, small(), generations=4)[1])       # and it can go on
+
+
+def test_the_second_ctrl_c_does_not_wait(host):
+    ecology, kept, usual = Ecology(host, small()), [], signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt): ecology.run(50, hooks=[interrupt(2), kept.append], say=None)
+    assert [r.row['generation'] for r in kept] == [0] and signal.getsignal(signal.SIGINT) is usual
+    assert ecology.step().row['generation'] == 2         # the lock was given back
+
+
+def test_only_the_main_thread_listens(host):
+    ecology, records = Ecology(host, small()), []
+    thread = threading.Thread(target=lambda: records.extend(ecology.run(2, say=None)))
+    thread.start(); thread.join()
+    assert len(records) == 2
+
+
+def test_two_cannot_step_at_once(host, monkeypatch):
+    inside, go_on, real = threading.Event(), threading.Event(), module.grade
+    def slow(task, text):
+        inside.set()
+        assert go_on.wait(60)
+        return real(task, text)
+    monkeypatch.setattr(module, 'grade', slow)
+    ecology = Ecology(host, small())
+    thread = threading.Thread(target=ecology.step)
+    thread.start()
+    assert inside.wait(60)
+    with pytest.raises(RuntimeError, match='running elsewhere'): ecology.step()
+    go_on.set(); thread.join()
+    assert ecology.generation == 1 and ecology.step().row['generation'] == 1
+
+
+def test_a_step_that_fails_gives_the_lock_back(host):
+    def learn(ecology, episodes): raise ArithmeticError('no')
+    ecology = Ecology(host, small(), learn=learn)
+    for _ in range(2):
+        with pytest.raises(ArithmeticError): ecology.step()
+
+
+@pytest.mark.parametrize('generations', [0, -1])
+def test_no_generations_is_an_error(host, generations):
+    with pytest.raises(ValueError, match='at least 1 generation'): Ecology(host, small()).run(generations)
+
+
+# --- the seam for plasticity
+
+def test_learning_is_called_once_a_generation_and_lasts(host):
+    calls = []
+    def learn(ecology, episodes):
+        calls.append((ecology.generation, episodes.copy(), ecology.population.ids))
+        factors = ecology.population.factors('o1')
+        ecology.population.write('o1', {name: (A, B + .01) for name, (A, B) in factors.items()})
+    frozen = host.weights_hash()
+    config = small(variation=VariationConfig(mu=9, offspring=0))         # nobody is selected against
+    ecology, records = live(host, config, generations=3, learn=learn)
+    assert [generation for generation, _, _ in calls] == [0, 1, 2]
+    for (_, episodes, living), record in zip(calls, records):
+        assert episodes.to_dict('records') == record.episodes
+        assert set(episodes.organelle) <= set(living)
+        assert {'answer', 'task', 'success', 'progress', 'revenue', 'cost', 'penalty', 'price', 'reward'} <= set(episodes.columns)
+    for _, B in ecology.population.factors('o1').values(): assert torch.allclose(B, torch.full_like(B, .03))
+    assert not ecology.population.is_noop('o1') and host.weights_hash() == frozen
+
+
+def test_learning_shows_in_the_next_answers(host):
+    def learn(ecology, episodes):
+        for id in ecology.population.ids: ecology.population.write(id, {n: (A, B + .5) for n, (A, B) in ecology.population.factors(id).items()})
+    answers = lambda rule: [{e['task']: e['answer'] for e in r.episodes if e['organelle'] == 'o1'} for r in live(host, small(), generations=2, learn=rule)[1]]
+    (before, after), (first, later) = answers(None), answers(learn)
+    common = after.keys() & later.keys()
+    assert before == first and common and any(after[t] != later[t] for t in common)
+
+
+def test_what_was_learned_is_inherited(host, lucky):
+    def learn(ecology, episodes):
+        for one in ecology.population:
+            if not one.parents: ecology.population.write(one.id, {n: (A, torch.full_like(B, 7.)) for n, (A, B) in ecology.population.factors(one.id).items()})
+    config = small(variation=VariationConfig(mu=4, offspring=3, rank_change=0., crossover=0., operators={'gaussian': 1.}), traits=Traits(step=.001))
+    ecology, records = live(host, config, generations=3, learn=learn)
+    children = [o for o in ecology.population if o.parents]
+    assert children and all(abs(B.mean().item() - 7) < 1 for o in children for _, B in ecology.population.factors(o.id).values())
+
+
+# --- what is written down
+
+def test_every_row_fits_its_table_and_comes_back(tmp_path, host, lucky):
+    config = small(economy=EconomyConfig(founder_energy=5., newborn_energy=2., ticket=.8, grace=2))
+    _, records = live(host, config, generations=8)
+    run = write(new_run(tmp_path / 'run', config), records)
+    for table, columns in TABLES.items():
+        frame = run.read(table)
+        assert len(frame) == len(rows(records, table)) > 0 and list(frame.columns) == list(columns)
+        for row in rows(records, table): assert list(row) == list(columns) or set(row) == set(columns)
+    episodes, generations = run.read('episodes'), run.read('generations')
+    assert episodes.groupby('generation').size().tolist() == generations.episodes.tolist()
+    assert generations.generation.tolist() == list(range(len(records)))
+    assert all(r.timing['seconds'] > 0 and set(r.timing['parts']) >= {'plan', 'play', 'grade', 'settle'} for r in records)
+
+
+def test_a_record_has_a_line_and_a_table(host, lucky):
+    ecology, records = live(host, small(), generations=3)
+    for record in records:
+        line = record.ticker()
+        for part in ('generation', 'ROI', 'accuracy', 'energy', f"alive {record.row['alive']} (+{record.row['births']} −{record.row['deaths']})", ' s'): assert part in line
+        assert '\n' not in line and '| cell |' in record._repr_markdown_()
+    assert ecology._repr_markdown_().count('\n| o') - 1 == min(8, len(ecology.population))
+
+
+def test_results_say_what_they_compare_with(host):
+    hashes = Ecology(host, small()).hashes()
+    assert set(hashes) == {'streams', 'grader', 'host', 'cost'} and hashes['host'] == host.weights_hash() != Ecology(tiny_host(seed=1), small()).hashes()['host']
