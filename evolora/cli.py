@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['app', 'host_app', 'run', 'ask', 'tasks', 'train', 'measure', 'main']
 
-# %% ../nbs/19_cli.ipynb #3c8b1fa9
+# %% ../nbs/19_cli.ipynb #5f151c25
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,9 +17,11 @@ from rich.table import Table
 
 import evolora
 
-# %% ../nbs/19_cli.ipynb #44471efd
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown', pretty_exceptions_enable=False,
-                  help='Grow an ecology of tiny LoRA adapters on one frozen language model.\n\nBegin with `evolora run`, then `evolora ask` what it grew.')
+# %% ../nbs/19_cli.ipynb #5f8fdb75
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown',
+                  pretty_exceptions_enable=False,
+                  help='Grow an ecology of tiny LoRA adapters on one frozen language model.\n\n'
+                       'Begin with `evolora run`, then `evolora ask` what it grew.')
 host_app = typer.Typer(no_args_is_help=True, help='The embedded host: train it again, or measure what it can do.')
 app.add_typer(host_app, name='host')
 
@@ -27,79 +29,88 @@ def _show(frame, title: str) -> None:
     "A DataFrame as a table on the terminal"
     table = Table(title=title, title_justify='left')
     for i, name in enumerate(frame.columns): table.add_column(str(name), justify='left' if i == 0 else 'right')
-    for row in frame.itertuples(index=False): table.add_row(*(f'{x:.3f}' if isinstance(x, float) else str(x) for x in row))
+    for row in frame.itertuples(index=False): table.add_row(*(f'{x:.3f}' if isinstance(x, float) else str(x)
+                                                              for x in row))
     Console().print(table)
 
 def _bar() -> Progress:
-    return Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn('of about'),
+    return Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                    TextColumn('of about'),
                     TimeRemainingColumn(), console=Console(stderr=True))
 
-# %% ../nbs/19_cli.ipynb #26a9cb29
+# %% ../nbs/19_cli.ipynb #99bc31a6
 def _new_folder(out: Path | None, name: str) -> Path:
     "The folder to write to: the one asked for, which must be new, or the first free one under runs/"
     if out is None:
         candidates = (Path('runs') / (name if i == 1 else f'{name}-{i}') for i in range(1, 10**6))
         return next(c for c in candidates if not c.exists())
-    if out.exists(): raise ValueError(f"expected a new folder for --out, got {out}, which exists; choose another or remove it")
+    if out.exists(): raise ValueError(f"expected a new folder for --out, got {out}, which exists; choose another")
     return out
 
 @app.command()
-def run(config: Annotated[str, typer.Option(help='A preset (frozen, single, ecology, debug) or a YAML file.')] = 'ecology',
+def run(config: Annotated[str, typer.Option(help='frozen, single, ecology, debug, or a YAML file.')] = 'ecology',
         generations: Annotated[int, typer.Option(min=1, help='How many generations to live through.')] = 40,
         seed: Annotated[int, typer.Option(min=0, help='The one seed: the same seed is the same run.')] = 0,
         host: Annotated[str, typer.Option(help='`embedded`, a model folder, or a Hugging Face id.')] = 'embedded',
-        out: Annotated[Path | None, typer.Option(help='A new folder for the run; default: the next free one under runs/.')] = None,
+        out: Annotated[Path | None,
+                       typer.Option(help='A new folder for the run; default: the next free one under runs/.')] = None,
         threads: Annotated[int, typer.Option(min=1, help='Torch threads; one is often fastest for small hosts.')] = 1):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.ecology import Ecology, load_config
     settings = load_config(config)
     folder = _new_folder(out, f'{Path(config).stem}-seed{seed}')
     from evolora.host import load_host
-    from evolora.runs import Run
+    from evolora.runs import begin
     ecology = Ecology(load_host(host, threads=threads), settings, seed=seed)
-    record = Run.create(folder, config=settings.model_dump(), hashes=ecology.hashes(), host={'id': ecology.host.id, 'parameters': ecology.host.parameters},
-                        seed=seed, version=evolora.__version__)
-    print(f'{len(ecology.population)} organelles on host {ecology.host.id} ({ecology.host.parameters:,} weights), preset {config}, seed {seed}')
-    def write(generation):
-        for table, rows in generation.tables.items(): record.append(table, rows)
-    ecology.run(generations, hooks=[write], say=lambda line: print(line, flush=True))
+    record = begin(folder, ecology)
+    print(f'{len(ecology.population)} organelles on host {ecology.host.id} ({ecology.host.parameters:,} weights), '
+          f'preset {config}, seed {seed}')
+    ecology.run(generations, hooks=[record.record], say=lambda line: print(line, flush=True))
     ecology.population.save(folder / 'population')
     from evolora.analysis import load, report, summary
     _show(summary(load(folder)).reset_index(names=''), 'Summary')
     print(f'report: {report(folder)}\nask it: evolora ask {folder} "Sort the letters: dbac"')
 
-# %% ../nbs/19_cli.ipynb #64a4bce2
+# %% ../nbs/19_cli.ipynb #d2d89e3f
 @app.command()
 def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
         prompt: Annotated[str, typer.Argument(help='What to ask.')],
-        organelle: Annotated[str | None, typer.Option(help='Ask this one; default: the best of the last generation.')] = None,
+        organelle: Annotated[str | None,
+                             typer.Option(help='Ask this one; default: the best of the last generation.')] = None,
         max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48):
     "Ask the best organelle of a run, beside the bare host."
     from evolora.runs import Run
     record = Run.open(run)
-    if not (run / 'population').exists(): raise ValueError(f"expected a finished run with a population, got {run}; let `evolora run` end, or stop it with Ctrl-C")
+    if not (run / 'population').exists():
+        raise ValueError(f"expected a finished run with a population, got {run}; "
+                         "let `evolora run` end, or stop it with Ctrl-C")
     generations = record.read('generations')
     from evolora.host import load_host
     from evolora.organelles import Population
     host = load_host(record.host['id'], threads=1)
     if host.weights_hash() != record.hashes['host']:
-        raise ValueError(f"expected the host of the run (weights {record.hashes['host']}), got {host.id} with weights {host.weights_hash()}; use that host")
+        raise ValueError(f"expected the host of the run (weights {record.hashes['host']}), "
+                         f"got {host.id} with weights {host.weights_hash()}; use that host")
     population = Population.load(run / 'population', host)
-    if not len(population): raise ValueError(f"expected a run with somebody alive, got {run}, where all went bankrupt; ask another run")
+    if not len(population):
+        raise ValueError(f"expected a run with somebody alive, got {run}, where all went bankrupt; ask another run")
     chosen = organelle or str(generations['best'].iloc[-1])
-    if chosen not in population: raise ValueError(f"expected a living organelle out of {', '.join(population.ids)}, got {chosen!r}")
+    if chosen not in population:
+        raise ValueError(f"expected a living organelle out of {', '.join(population.ids)}, got {chosen!r}")
     one = population[chosen]
     answers = population.generate([prompt] * 2, [chosen, None], temperature=0, max_new_tokens=max_new_tokens).texts
     print(f'{chosen}: {answers[0]}')
-    print(f'({chosen} was born in generation {one.born} by {one.operator}; the bare host says: {answers[1]})', file=sys.stderr)
+    print(f'({chosen} was born in generation {one.born} by {one.operator}; the bare host says: {answers[1]})',
+          file=sys.stderr)
 
-# %% ../nbs/19_cli.ipynb #a9fe1263
+# %% ../nbs/19_cli.ipynb #ef335615
 @app.command()
 def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
           family: Annotated[str, typer.Option(help='A family such as math, or `all`.')] = 'all',
           split: Annotated[str, typer.Option(help='train, selection, gate or holdout.')] = 'train',
           n: Annotated[int, typer.Option(min=1, help='How many tasks.')] = 100,
-          depth: Annotated[int | None, typer.Option(min=1, max=4, help='One depth; default: 1 to 3, which are in distribution.')] = None,
+          depth: Annotated[int | None, typer.Option(min=1, max=4,
+                                                    help='One depth; default: 1 to 3.')] = None,
           seed: Annotated[int, typer.Option(min=0, help='The same seed writes the same file.')] = 0):
     "Write tasks to a file: question, gold answer and what its grader needs."
     from evolora.tasks import FAMILIES, Cell, draw_tasks, family_named, write_tasks
@@ -108,22 +119,25 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
     if out.exists(): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
     print(f'{n} {split} tasks: {write_tasks(draw_tasks(cells, stream=split, n=n, seed=seed), out)}')
 
-# %% ../nbs/19_cli.ipynb #63abac23
+# %% ../nbs/19_cli.ipynb #54b79453
 @host_app.command()
 def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
           seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
-          steps: Annotated[int | None, typer.Option(min=1, help='Optimiser steps; default: as for the shipped host.')] = None,
+          steps: Annotated[int | None,
+                           typer.Option(min=1, help='Optimiser steps; default: as for the shipped host.')] = None,
           threads: Annotated[int, typer.Option(min=1, help='Torch threads.')] = 2):
     "Train the embedded host again, from nothing; a second call goes on where the first was stopped."
     import torch
     from evolora.pretraining import PretrainingConfig, pretrain
-    config = PretrainingConfig(seed=seed) if steps is None else PretrainingConfig(seed=seed, steps=steps, schooling=min(steps, PretrainingConfig().schooling))
+    config = PretrainingConfig(seed=seed)
+    if steps: config = config.model_copy(update={'steps': steps, 'schooling': min(steps, config.schooling)})
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / 'checkpoint.safetensors').exists())):
         raise ValueError(f"expected a new folder for --out or one with a checkpoint, got {out}; choose another")
     torch.set_num_threads(threads)
     with _bar() as bar:
         job = bar.add_task('training', total=config.steps)
-        try: pretrain(config, out, on_step=lambda step, loss: bar.update(job, completed=step, description=f'loss {loss:.3f}'))
+        try: pretrain(config, out, on_step=lambda step,
+                      loss: bar.update(job, completed=step, description=f'loss {loss:.3f}'))
         except KeyboardInterrupt:
             bar.stop()
             print(f'stopped; the same command goes on from the last checkpoint in {out}', file=sys.stderr)
@@ -145,7 +159,7 @@ def measure(host: Annotated[str, typer.Option(help='`embedded`, a model folder, 
     _show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family')
     if out: print(f'written: {write_skills(table, out)}')
 
-# %% ../nbs/19_cli.ipynb #0dbcd577
+# %% ../nbs/19_cli.ipynb #007a3db5
 def main(arguments: list[str] | None = None) -> None:
     "The command's entry point: exit code 0, 2 for what cannot be done as asked, 130 after Ctrl-C"
     try: code = app(arguments, standalone_mode=False) or 0

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PRESETS', 'EcologyConfig', 'load_config', 'Generation', 'Ecology']
 
-# %% ../nbs/12_ecology.ipynb #efcd8c0c
+# %% ../nbs/12_ecology.ipynb #f760ad54
 import signal
 import threading
 import time
@@ -31,14 +31,14 @@ from .randomness import seed_of, stream
 from .tasks import ID_CELLS, Cell, Task, grade, sample_tasks, task_hashes
 from .variation import OPERATORS, VariationConfig, choose_parents, competence, make_offspring, survivors
 
-# %% ../nbs/12_ecology.ipynb #b73a46c0
+# %% ../nbs/12_ecology.ipynb #631225a3
 class EcologyConfig(BaseModel):
     "Everything that decides a run, apart from the host and the seed"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
     cells: list[str] = Field([str(c) for c in ID_CELLS], min_length=1, description='cells to play in, like math:2')
     founders: int = Field(12, ge=1,
                           description='organelles at the start; the first is a no-op that answers as the host')
-    founder_step: float = Field(.5, ge=0, le=1, description='size of the mutation that sets the other founders apart')
+    founder_step: float = Field(.3, ge=0, le=1, description='size of the mutation that sets the other founders apart')
     capacity: int = Field(24, ge=1, description='most organelles that can live at once')
     rank: int = Field(4, ge=1, description='rank of the founders')
     max_rank: int = Field(8, ge=1, description='largest rank of any adapter')
@@ -48,7 +48,7 @@ class EcologyConfig(BaseModel):
     temperature: float = Field(1., ge=0, description='sampling temperature of answers; 0 is greedy')
     max_new_tokens: int = Field(48, ge=1, description='tokens after which an answer is cut')
     batch: int = Field(128, ge=1, description='rows answered at once; lower it when memory is short')
-    memory: int = Field(6, ge=1, description='generations of answers that competence is judged by')
+    memory: int = Field(10, ge=1, description='generations of answers that competence is judged by')
     reserve: float = Field(2., ge=0, description='energy that a parent must have left after a birth')
     economy: EconomyConfig = EconomyConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
@@ -63,7 +63,7 @@ class EcologyConfig(BaseModel):
             if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
         return self
 
-# %% ../nbs/12_ecology.ipynb #ef796774
+# %% ../nbs/12_ecology.ipynb #78daa887
 PRESETS = Path(__file__).parent / 'presets' if '__file__' in globals() else Path('../evolora/presets')
 
 def _one_line(error: ValidationError) -> str:
@@ -94,7 +94,7 @@ def load_config(source: str | Path) -> EcologyConfig:
     except ValidationError as e: raise ValueError(f"{source}: {_one_line(e)}") from None
     except TypeError as e: raise ValueError(f"{source}: expected names as keys ({e})") from None
 
-# %% ../nbs/12_ecology.ipynb #c43c8bf1
+# %% ../nbs/12_ecology.ipynb #6fc80a5d
 def _short(x: float | None) -> str:
     "Two digits, without a leading zero; a dash for nothing"
     return '–' if x is None else f'{x:.2f}'.removeprefix('0') if x >= 0 else f'{x:.2f}'
@@ -130,7 +130,7 @@ class Generation:
         head = '| cell | episodes | accuracy | price |\n|---|---|---|---|'
         return f"{self.ticker().rsplit(' | ', 1)[0]}\n\n{head}\n{rows}"
 
-# %% ../nbs/12_ecology.ipynb #10333b69
+# %% ../nbs/12_ecology.ipynb #c4fd19ff
 class Ecology:
     "A population on a host, with its economy, its curriculum and its books"
     def __init__(self, host: Host, config: EcologyConfig = EcologyConfig(), *, seed: int = 0,
@@ -178,7 +178,7 @@ class Ecology:
         yield
         self._timing[part] = time.perf_counter() - start
 
-# %% ../nbs/12_ecology.ipynb #f0974066
+# %% ../nbs/12_ecology.ipynb #137c296f
 @patch
 def _found(self: Ecology, *, awake: bool) -> Organelle:
     "A founder: the untouched LoRA start, which answers as the host, or one mutation away from it"
@@ -213,7 +213,7 @@ def _bury(self: Ecology, id: str, reason: str) -> None:
     self.population.death(id)
     if len(self._recent): self._recent = self._recent[self._recent.organelle != id]
 
-# %% ../nbs/12_ecology.ipynb #0d7a249d
+# %% ../nbs/12_ecology.ipynb #aef4eadf
 @patch
 def _tickets(self: Ecology, season) -> Counter:
     "Everybody pays to be there; who fails too often in a row is out"
@@ -255,7 +255,7 @@ def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: pd.Dat
     return pd.DataFrame({'generation': self.generation, 'organelle': plan['organelle'].tolist(), **asked,
                          **given}).join(answers)
 
-# %% ../nbs/12_ecology.ipynb #af076c92
+# %% ../nbs/12_ecology.ipynb #36991cd4
 @patch
 def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
     "Price every answer and book it; adds cost, price, reward, revenue and penalty to the episodes"
@@ -273,7 +273,7 @@ def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
         if status in ('success', 'roi_blocked', 'cap_blocked'): gates[f'topup_{status}'] += 1
     return gates
 
-# %% ../nbs/12_ecology.ipynb #211348aa
+# %% ../nbs/12_ecology.ipynb #e6c02080
 @patch
 def standing(self: Ecology) -> pd.DataFrame:
     "The living, most competent first, with what is known of each; a no-op answers as the host"
@@ -313,7 +313,7 @@ def _reproduce(self: Ecology, parents: pd.DataFrame) -> list[str]:
         born.append(one.id)
     return born
 
-# %% ../nbs/12_ecology.ipynb #79ef8d11
+# %% ../nbs/12_ecology.ipynb #1a71272f
 @patch
 def _adapt(self: Ecology, episodes: pd.DataFrame) -> dict[str, dict]:
     "Prices and curriculum learn from the generation; returns what is known of each cell that was visited"
@@ -336,7 +336,9 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
     balances = list(self.ledger.balances.values())
     total = {k: fsum(episodes[k]) for k in ('revenue', 'penalty', 'cost')}
     mean = lambda k: float(episodes[k].mean()) if len(episodes) else None
-    living = fitness[fitness.lives] if len(fitness) else fitness
+    adults = fitness[fitness.lives
+                     & (self.generation - fitness.born >= self.config.variation.protect)] if len(fitness) else fitness
+    best = adults if len(adults) else fitness[fitness.lives] if len(fitness) else fitness      # a newborn's luck is no merit
     row = dict(generation=self.generation, season=season.name, alive=len(self.population), births=len(born),
                deaths=len(died), episodes=len(episodes),
                accuracy=mean('success'), parse_rate=mean('parsed'), progress=mean('progress'),
@@ -344,8 +346,8 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
                net=total['revenue'] - total['penalty'] - total['cost'],
                energy=fsum(balances), energy_gini=money.gini(balances),
                effective_population=money.effective_population(balances),
-               best=str(living.index[0]) if len(living) else None,
-               best_fitness=float(living.competence.iloc[0]) if len(living) else None,
+               best=str(best.index[0]) if len(best) else None,
+               best_fitness=float(best.competence.iloc[0]) if len(best) else None,
                lp_mix=self.curriculum.lp_mix, cells=cells, gates=dict(sorted(gates.items())))
     lineage, self._lineage = self._lineage, []
     timing = dict(generation=self.generation, seconds=sum(self._timing.values()), parts=dict(self._timing))
@@ -357,7 +359,7 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
     self.generation += 1
     return record
 
-# %% ../nbs/12_ecology.ipynb #395dce4c
+# %% ../nbs/12_ecology.ipynb #45ce4d62
 @contextmanager
 def _stop_softly():
     "A dict whose 'asked' turns true at the first interrupt; the second one interrupts as usual"

@@ -1,0 +1,502 @@
+"""The command: what can be done is done alike twice; what cannot is one line, exit code 2 and an untouched disk."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from safetensors.torch import load_file
+
+import evolora
+from evolora import pretraining
+from evolora.cli import app, main
+from evolora.ecology import Ecology
+from evolora.host import load_host, tiny_host
+from evolora.runs import TABLES, Run
+from evolora.tasks import grade, read_tasks, stream_of
+
+SMALL = dict(founders=4, capacity=6, cells=['string.sort:1', 'math:1'], max_new_tokens=3, reserve=0.,
+             economy=dict(founder_energy=20., newborn_energy=2.), curriculum=dict(budget=4., budget_max=4),
+             variation=dict(mu=4, offspring=2))
+GENERATIONS = 3
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    "A working folder of its own, and no way to the hub"
+    monkeypatch.setattr('huggingface_hub.constants.HF_HUB_OFFLINE', True)
+    (tmp_path / 'here').mkdir()
+    monkeypatch.chdir(tmp_path / 'here')
+    return tmp_path / 'here'
+
+
+@pytest.fixture
+def say(capfd):
+    "Runs the command in this process: exit code, standard output, standard error"
+    def say(*arguments):
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended: main([str(a) for a in arguments])
+        return (ended.value.code or 0, *capfd.readouterr())
+    return say
+
+
+def save(folder, **keywords):
+    host = tiny_host(**keywords)
+    host.model.save_pretrained(folder)
+    host.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def config(path='small.yaml', **changes):
+    "A small world as a YAML file"
+    Path(path).write_text(yaml.safe_dump(SMALL | changes))
+    return path
+
+
+@pytest.fixture(scope='module')
+def world(tmp_path_factory):
+    "A saved tiny host, and a finished run on it, made by a process of its own"
+    folder = tmp_path_factory.mktemp('world')
+    save(folder / 'host')
+    config(folder / 'small.yaml')
+    arguments = ['run', '--config', folder / 'small.yaml', '--host', folder / 'host', '--generations', GENERATIONS,
+                 '--seed', 7, '--out', folder / 'run']
+    made = subprocess.run([sys.executable, '-c', 'from evolora.cli import main; main()', *map(str, arguments)],
+                          capture_output=True, text=True,
+                          env=os.environ | {'PYTHONHASHSEED': '1', 'OMP_NUM_THREADS': '1'})
+    assert (made.returncode, made.stderr) == (0, ''), made.stderr
+    (folder / 'said.txt').write_text(made.stdout)
+    return folder
+
+
+def disk(folder):
+    return {str(p.relative_to(folder)): None if p.is_dir() else p.read_bytes() for p in Path(folder).rglob('*')
+            if not p.is_symlink()}
+
+
+def refuses(say, *arguments, says=''):
+    "The command does nothing but print one line that names what came"
+    before = disk('..')
+    code, out, err = say(*arguments)
+    assert (code, out, len(err.splitlines())) == (2, '', 1), (code, out, err)
+    assert err.startswith('evolora: ') and len(err) > 30 and says in err, err
+    assert disk('..') == before
+
+
+def defect(*values, id, reason):
+    return pytest.param(*values, id=id, marks=pytest.mark.xfail(strict=True, reason=reason))
+
+
+# --- what cannot be done: configuration
+
+WORLDS = [
+    ('rank: many', 'rank'), ('founders: "4"', 'founders'), ('founders: 2.5', 'founders'),
+    ('founders: true', 'founders'), ('cells: math:1', 'cells'),
+    ('economy: 3', 'economy'), ('economy: null', 'economy'), ('economy: {ticket: free}', 'economy.ticket'),
+    ('variation: {mu: many}', 'variation.mu'),
+    ('popsize: 9', 'unknown key'), ('economy: {tickets: 1}', 'unknown key'), ('traits: {greed: 1}', 'unknown key'),
+    ('seed: 3', 'unknown key'),
+    ('curriculum: {budgets: 1}', 'unknown key'), ('variation: {lambda: 1}', 'unknown key'),
+    ('founders: 0', 'founders'), ('temperature: -1', 'temperature'), ('founder_step: 1.5', 'founder_step'),
+    ('traits: {explore: 1.1}', 'traits.explore'),
+    ('economy: {cap: 0}', 'economy.cap'), ('economy: {ticket: .nan}', 'economy.ticket'), ('alpha: .nan', 'alpha'),
+    ('variation: {crossover: 2}', 'variation.crossover'),
+    ('rank: 9', 'max_rank'), ('founders: 99', 'capacity'), ('variation: {mu: 99}', 'capacity'),
+    ('economy: {founder_energy: 99}', 'cap'),
+    ('curriculum: {slow: .5}', 'slow'), ('variation: {operators: {magic: 1}}', 'magic'), ('alpha: .inf', 'alpha'),
+    ('reserve: .inf', 'finite'),
+    ('cells: []', 'cells'), ('cells: [maths:1]', 'task family'), ('cells: [math:5]', 'math:5'),
+    ('cells: [math]', 'math'), ('targets: [nothing]', 'nothing'),
+    ('a: [', 'YAML'), ('[1, 2]', 'keys and values'), ('just words', 'keys and values'), ('1: 2', 'keys'),
+    ('? [a]\n: 1', 'YAML'),
+    ('!!python/object/apply:os.mkdir [executed]', 'YAML'),
+]
+WORLDS = [pytest.param(text, says, id=text) for text, says in WORLDS] + [
+    defect('variation: {mu: "4"}', 'variation.mu', id='text as variation.mu',
+           reason='VariationConfig is not strict as the other sections are'),
+    defect('variation: {mu: true}', 'variation.mu', id='true as variation.mu',
+           reason='VariationConfig is not strict as the other sections are'),
+    defect('traits: {explore: "0.5"}', 'traits.explore', id='text as traits.explore',
+           reason='Traits is not strict as the other sections are'),
+    defect('variation: {prior: .inf}', 'variation.prior', id='infinite prior',
+           reason='VariationConfig takes infinity; Run.create then blames a division'),
+    defect('[' * 3000, 'YAML', id='nested YAML', reason='load_config lets the RecursionError of YAML through'),
+    defect('rank: ' + '1' * 5000, 'x.yaml', id='a number of 5,000 digits',
+           reason="Python's own text, without file or remedy"),
+    defect('rank: 2020-13-45', 'x.yaml', id='no such day', reason="Python's own text, without file or remedy"),
+    defect('max_new_tokens: 511', 'max_new_tokens', id='answers longer than the context',
+           reason='found out in the first generation, after run.json was written'),
+]
+
+
+@pytest.mark.parametrize('text, says', WORLDS)
+def test_a_bad_configuration_is_one_line(say, world, text, says):
+    Path('x.yaml').write_text(text)
+    refuses(say, 'run', '--config', 'x.yaml', '--host', world / 'host', '--generations', 1, '--out', 'out', says=says)
+
+
+@pytest.mark.parametrize('name', ['ecologie', 'missing.yaml', '.', '', '/dev/null/x.yaml', 'x' * 5000])
+def test_a_missing_configuration_is_one_line(say, world, name):
+    refuses(say, 'run', '--config', name, '--host', world / 'host', '--out', 'out', says='expected a preset')
+
+
+def test_a_configuration_of_bytes_is_one_line(say, world):
+    Path('x.yaml').write_bytes(b'\xff\xfe\0')
+    refuses(say, 'run', '--config', 'x.yaml', '--host', world / 'host', '--out', 'out', says='x.yaml')
+
+
+# --- what cannot be done: hosts
+
+def empty(folder): [p.unlink() for p in folder.iterdir()]
+def break_config(folder): (folder / 'config.json').write_text('{')
+def break_weights(folder): (folder / 'model.safetensors').write_bytes(b'hello')
+def only_a_pickle(folder): (folder / 'model.safetensors').rename(folder / 'pytorch_model.bin')
+def no_tokenizer(folder): [p.unlink() for p in folder.glob('tokenizer*')]
+
+
+def resize(folder):
+    path = folder / 'config.json'
+    path.write_text(json.dumps(json.loads(path.read_text()) | {'hidden_size': 64}))
+
+
+@pytest.mark.parametrize('damage', [empty, break_config, only_a_pickle,
+                                    defect(break_weights, id='break_weights',
+                                           reason='load_host lets SafetensorError through'),
+                                    defect(no_tokenizer, id='no_tokenizer',
+                                           reason='load_host makes up a tokenizer without words')])
+def test_a_foreign_host_is_one_line(say, world, damage):
+    damage(Path(shutil.copytree(world / 'host', 'foreign')))
+    refuses(say, 'run', '--config', 'debug', '--host', 'foreign', '--out', 'out', says='foreign')
+
+
+@pytest.mark.xfail(strict=True, reason="transformers' load report, a dozen lines, goes to standard error too")
+def test_a_host_whose_weights_do_not_fit_is_one_line_to_the_user(world):
+    "In a process of its own, for what libraries log goes past the capture of this one"
+    resize(Path(shutil.copytree(world / 'host', 'foreign')))
+    done = subprocess.run([sys.executable, '-c', 'from evolora.cli import main; main()', 'run', '--config', 'debug',
+                           '--host', 'foreign', '--out', 'out'],
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and not Path('out').exists()
+
+
+@pytest.mark.parametrize('name', ['missing/folder', 'no/such/thing/at/all', 'a b',
+                                  defect('x' * 300, id='a long name', reason='Path.exists raises OSError')])
+def test_a_missing_host_is_one_line(say, name):
+    refuses(say, 'run', '--config', 'debug', '--host', name, '--out', 'out')
+    refuses(say, 'host', 'measure', '--host', name, '--out', 'out.json')
+
+
+def test_a_file_is_no_host(say):
+    Path('host').write_text('weights')
+    refuses(say, 'run', '--config', 'debug', '--host', 'host', '--out', 'out', says='model folder')
+
+
+# --- what cannot be done: places to write to
+
+def a_folder(): Path('out').mkdir()
+def a_file(): Path('out').write_text('precious')
+def a_link(): Path('out').symlink_to('elsewhere')
+
+
+@pytest.mark.parametrize('occupy', [a_folder, a_file, a_link])
+def test_nothing_is_overwritten_by_a_run(say, world, occupy):
+    occupy()
+    refuses(say, 'run', '--config', 'debug', '--host', world / 'host', '--out', 'out', says='out')
+    assert not Path('elsewhere').exists()
+
+
+@pytest.mark.parametrize('out', ['file/out', '/proc/out',
+                                 defect('x' * 300, id='a long name', reason='Path.exists raises OSError')])
+def test_a_place_that_cannot_be_is_one_line(say, world, out):
+    Path('file').write_text('')
+    refuses(say, 'run', '--config', 'debug', '--host', world / 'host', '--generations', 1, '--out', out)
+
+
+@pytest.mark.parametrize('occupy', [a_folder, a_file, a_link])
+def test_nothing_is_overwritten_by_tasks(say, occupy):
+    occupy()
+    refuses(say, 'tasks', '--n', 4, '--out', 'out', says='out')
+
+
+# --- what cannot be done: arguments
+
+@pytest.mark.parametrize('arguments, says', [
+    (['run', '--generations', 'many'], '--generations'), (['run', '--generations', 0], '--generations'),
+    (['run', '--seed', -1], '--seed'),
+    (['run', '--threads', 0], '--threads'), (['run', '--population', 9], '--population'), (['run', 'extra'], 'extra'),
+    (['walk'], 'walk'),
+    (['tasks'], '--out'), (['tasks', '--family', 'maths', '--out', 'x'], 'maths'),
+    (['tasks', '--split', 'test', '--out', 'x'], 'test'),
+    (['tasks', '--n', 0, '--out', 'x'], '--n'), (['tasks', '--depth', 5, '--out', 'x'], '--depth'),
+    (['tasks', '--n', 4, '--out', 'no/x'], 'no/x'),
+    (['tasks', '--family', 'math', '--depth', 1, '--split', 'holdout', '--n', 1200, '--out', 'x'], 'ask for fewer'),
+    (['ask'], 'run'), (['ask', 'run'], 'prompt'), (['host', 'walk'], 'walk'), (['host', 'train'], '--out'),
+    (['host', 'train', '--steps', 0, '--out', 'x'], '--steps'),
+    (['host', 'measure', '--n', 0], '--n')], ids=lambda x: ' '.join(map(str, x)) if isinstance(x, list) else '')
+def test_a_bad_argument_is_one_line(say, arguments, says): refuses(say, *arguments, says=says)
+
+
+@pytest.mark.parametrize('command', [[], ['host']], ids=['evolora', 'evolora host'])
+@pytest.mark.xfail(strict=True, reason="the help is followed by an error line that says nothing: 'evolora: '")
+def test_no_command_shows_the_help(say, command):
+    _, out, err = say(*command)
+    assert 'Usage' in out and err == ''
+
+
+# --- what cannot be done: asking
+
+@pytest.mark.parametrize('name', ['missing', 'empty', 'file'])
+def test_what_is_no_run_cannot_be_asked(say, name):
+    Path('empty').mkdir()
+    Path('file').write_text('{}')
+    refuses(say, 'ask', name, 'hello', says='expected a run folder')
+
+
+def edit_config(run):
+    record = json.loads((run / 'run.json').read_text())
+    record['config']['founders'] = 5
+    (run / 'run.json').write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize('damage', [lambda run: (run / 'run.json').write_text('{'),
+                                    lambda run: (run / 'run.json').write_text('[]'), edit_config,
+                                    lambda run: shutil.rmtree(run / 'population'),
+                                    lambda run: (run / 'population/population.json').unlink(),
+                                    lambda run: next((run / 'population').glob('*.safetensors')).write_bytes(b'x'),
+                                    lambda run: next((run / 'population').glob('*.safetensors')).unlink(),
+                                    lambda run: (run / 'generations.jsonl').write_text('x\ny\n'),
+                                    defect(lambda run: (run / 'generations.jsonl').unlink(), id='no generations',
+                                           reason='IndexError of the last row')],
+                         ids=['half run.json', 'list run.json', 'edited', 'no population', 'no population.json',
+                              'other weights', 'no weights', 'no rows', None])
+def test_a_damaged_run_cannot_be_asked(say, world, damage):
+    damage(Path(shutil.copytree(world / 'run', 'run')))
+    refuses(say, 'ask', 'run', 'hello')
+
+
+def test_a_run_is_asked_on_its_own_host(say, world, tmp_path):
+    host = shutil.copytree(world / 'host', tmp_path / 'host')
+    code, _, err = say('run', '--config', config(), '--host', host, '--generations', 1, '--out', 'run')
+    assert code == 0, err
+    save(host, seed=1)
+    refuses(say, 'ask', 'run', 'hello', says='expected the host of the run')
+
+
+@pytest.mark.parametrize('arguments, says', [(['hello', '--organelle', 'o99'], 'o99'),
+                                             (['hello', '--max-new-tokens', 0], '--max-new-tokens'),
+                                             (['x' * 600], 'context'), (['hello', '--max-new-tokens', 9999], 'context'),
+                                             defect(['\udcff'], 'prompt', id='half a character',
+                                                    reason='the TypeError of the tokenizer comes through')])
+def test_what_cannot_be_asked_is_one_line(say, world, arguments, says):
+    refuses(say, 'ask', world / 'run', *arguments, says=says)
+
+
+# --- run, then ask
+
+def test_a_run_says_what_it_does(world):
+    said = (world / 'said.txt').read_text()
+    lines = [line for line in said.splitlines() if line.startswith('generation ')]
+    assert len(lines) == GENERATIONS
+    for line in lines: assert all(part in line for part in ('ROI', 'accuracy', 'energy', 'alive', 'gates', ' s'))
+    assert 'Summary' in said and 'report.md' in said and 'evolora ask' in said
+
+
+def test_a_run_leaves_plain_text_a_report_and_its_population(world):
+    run = Run.open(world / 'run')
+    assert run.version == evolora.__version__ and run.seed == 7 and run.host['id'] == str(world / 'host')
+    assert run.hashes['host'] == load_host(world / 'host').weights_hash()
+    assert set(run.hashes) == {'config', 'host', 'streams', 'grader', 'cost'}
+    assert run.read('generations').generation.tolist() == list(range(GENERATIONS))
+    for table in TABLES: assert len(run.read(table))
+    report = (world / 'run/report.md').read_text()
+    charts = re.findall(r'!\[.*?\]\((.*?)\)', report)
+    assert charts and all((world / 'run' / chart).stat().st_size > 1000 for chart in charts)
+
+
+def test_the_same_seed_leaves_the_same_bytes(say, world):
+    "In another process, with other hashes of strings, in another place: only the clock differs"
+    again = lambda seed, out: say('run', '--config', world / 'small.yaml', '--host', world / 'host', '--generations',
+                                  GENERATIONS, '--seed', seed, '--out', out)
+    assert again(7, 'again/run')[0] == again(8, 'other/run')[0] == 0
+    first, second, other = disk(world / 'run'), disk('again/run'), disk('other/run')
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == ['timings.jsonl']
+    assert all(first[f'{table}.jsonl'] != other[f'{table}.jsonl'] for table in ('episodes', 'generations', 'ledger'))
+
+
+def test_a_run_without_a_place_takes_the_next_free_one(say, world):
+    for _ in range(2): assert say('run', '--config', config(), '--host', world / 'host', '--generations', 1)[0] == 0
+    assert sorted(p.name for p in Path('runs').iterdir()) == ['small-seed0', 'small-seed0-2']
+
+
+def test_the_best_organelle_answers_and_is_named(say, world):
+    before, best = disk(world), Run.open(world / 'run').read('generations').best.iloc[-1]
+    code, out, err = say('ask', world / 'run', 'Sort the letters: dbac')
+    assert code == 0 and out.startswith(f'{best}: ') and err.startswith(f'({best} was born') and 'bare host' in err
+    assert say('ask', world / 'run', 'Sort the letters: dbac')[1] == out
+    assert disk(world) == before
+
+
+def test_any_living_organelle_can_be_asked(say, world):
+    alive = json.loads((world / 'run/population/population.json').read_text())['organelles']
+    for id in [o['id'] for o in alive]:
+        assert say('ask', world / 'run', 'hello', '--organelle', id)[1].startswith(f'{id}: ')
+
+
+@pytest.mark.xfail(strict=True,
+                   reason='run.json keeps a relative --host as it was typed; elsewhere it is looked for on the hub')
+def test_a_run_can_be_asked_from_anywhere(say, world, monkeypatch):
+    shutil.copytree(world / 'host', 'host')
+    assert say('run', '--config', config(), '--host', 'host', '--generations', 1, '--out', 'run')[0] == 0
+    Path('deep').mkdir()
+    monkeypatch.chdir('deep')
+    assert say('ask', '../run', 'hello')[0] == 0
+
+
+def test_a_world_that_dies_out_is_kept_and_cannot_be_asked(say, world):
+    poor = config(economy=dict(founder_energy=0., newborn_energy=0., ticket=1., grace=1))
+    code, out, err = say('run', '--config', poor, '--host', world / 'host', '--generations', 9, '--out', 'run')
+    assert code == 0 and 'everybody was bankrupt' in out and err == ''
+    assert Run.open('run').read('generations').alive.tolist() == [0] and Path('run/report.md').exists()
+    refuses(say, 'ask', 'run', 'hello', says='bankrupt')
+
+
+# --- Ctrl-C
+
+def pressed(monkeypatch, times):
+    "Ctrl-C is pressed in generation 1"
+    step = Ecology.step
+    def pressing(self):
+        if self.generation == 1:
+            for _ in range(times): os.kill(os.getpid(), signal.SIGINT)
+        return step(self)
+    monkeypatch.setattr(Ecology, 'step', pressing)
+
+
+def test_ctrl_c_keeps_the_generation_the_population_and_the_report(say, world, monkeypatch):
+    pressed(monkeypatch, 1)
+    code, out, err = say('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
+    assert code == 0 and 'stopped after generation 1, which is kept' in out
+    assert Run.open('run').read('generations').generation.tolist() == [0, 1] and Path('run/report.md').exists()
+    assert say('ask', 'run', 'hello')[0] == 0
+
+
+def test_the_second_ctrl_c_ends_at_once_and_keeps_what_was_written(say, world, monkeypatch):
+    pressed(monkeypatch, 2)
+    code, out, err = say('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
+    assert code == 130 and 'Traceback' not in err
+    assert Run.open('run').read('generations').generation.tolist() == [0]
+    refuses(say, 'ask', 'run', 'hello', says='expected a finished run')
+
+
+# --- tasks
+
+def test_the_same_seed_writes_the_same_tasks(say):
+    files = {}
+    for name, seed in (('a', 3), ('b', 3), ('c', 4)):
+        code, out, _ = say('tasks', '--split', 'gate', '--n', 60, '--seed', seed, '--out', name)
+        assert code == 0 and '60 gate tasks' in out
+        files[name] = Path(name).read_bytes()
+    assert files['a'] == files['b'] != files['c']
+    tasks = read_tasks('a')
+    assert len(tasks) == 60 and {stream_of(t) for t in tasks} == {'gate'} and {t.depth for t in tasks} == {1, 2, 3}
+    assert all(grade(t, t.answer).success for t in tasks)
+
+
+def test_one_family_at_one_depth(say):
+    assert say('tasks', '--family', 'regex.synthesis', '--depth', 4, '--split', 'holdout', '--n', 7, '--out',
+               'x')[0] == 0
+    assert {(t.family, t.depth, stream_of(t)) for t in read_tasks('x')} == {('regex.synthesis', 4, 'holdout')}
+
+
+# --- help
+
+def commands(group=typer.main.get_command(app), path=()):
+    yield path, group
+    for name, command in getattr(group, 'commands', {}).items(): yield from commands(command, (*path, name))
+
+
+@pytest.mark.parametrize('path, command', list(commands()), ids=lambda x: ' '.join(x) if isinstance(x, tuple) else '')
+def test_help_tells_every_option(say, path, command):
+    code, out, err = say(*path, '--help')
+    out = re.sub(r'\x1b\[[0-9;]*m', '', out)
+    assert (code, err) == (0, '') and 'Usage' in out
+    for option in (name for p in command.params for name in p.opts if name.startswith('--')): assert option in out
+    for name in getattr(command, 'commands', {}): assert name in out
+    assert all(p.help for p in command.params if p.name != 'help')
+
+
+def test_the_commands_are_those_that_are_promised():
+    assert {' '.join(path) for path, _ in commands()} == {'', 'run', 'ask', 'tasks', 'host', 'host train',
+                                                          'host measure'}
+
+
+# --- training the host
+
+@pytest.fixture
+def seconds(monkeypatch):
+    "A curriculum that is over in seconds"
+    quick = dict(hidden=16, layers=1, heads=2, basics=2, schooling=3, steps=7, rows=2, row=96, checkpoint_every=2)
+    monkeypatch.setattr(pretraining, 'PretrainingConfig', partial(pretraining.PretrainingConfig, **quick))
+
+
+def interrupted(monkeypatch, at):
+    calls, real = [], pretraining.loss_of
+    def loss_of(model, batch):
+        calls.append(1)
+        if len(calls) == at: raise KeyboardInterrupt
+        return real(model, batch)
+    monkeypatch.setattr(pretraining, 'loss_of', loss_of)
+
+
+def test_a_host_is_trained_and_training_goes_on_where_it_stopped(say, seconds, monkeypatch):
+    assert say('host', 'train', '--threads', 1, '--out', 'whole')[0] == 0
+    with monkeypatch.context() as patched:
+        interrupted(patched, at=6)
+        code, out, err = say('host', 'train', '--threads', 1, '--out', 'parts')
+        assert code == 130 and 'goes on from the last checkpoint' in err and 'Traceback' not in err
+        assert sorted(p.name for p in Path('parts').iterdir()) == ['checkpoint.safetensors']
+    assert say('host', 'train', '--threads', 1, '--out', 'parts')[0] == 0
+    whole, parts = (load_file(f'{folder}/model.safetensors') for folder in ('whole', 'parts'))
+    assert whole.keys() == parts.keys() and all(whole[k].equal(parts[k]) for k in whole)
+    assert Path('whole/pretraining.json').read_bytes() == Path('parts/pretraining.json').read_bytes()
+    assert len(json.loads(Path('whole/pretraining.json').read_text())['losses']) == 7
+    assert not Path('parts/checkpoint.safetensors').exists()
+    host = load_host('parts')
+    assert host.weights_hash() == load_host('whole').weights_hash() and host.tokenizer.chat_template
+    assert len(host.generate(['What is 17 + 25?'], max_new_tokens=2)) == 1
+    refuses(say, 'host', 'train', '--out', 'parts', says='parts')           # finished: not to be trained over
+
+
+@pytest.mark.xfail(strict=True, reason='the progress bar is drawn before the checkpoint is looked at: two lines')
+def test_a_checkpoint_is_not_continued_with_other_settings(say, seconds, monkeypatch):
+    with monkeypatch.context() as patched:
+        interrupted(patched, at=4)
+        assert say('host', 'train', '--threads', 1, '--out', 'host')[0] == 130
+    refuses(say, 'host', 'train', '--threads', 1, '--seed', 1, '--out', 'host', says='other settings')
+
+
+@pytest.mark.xfail(strict=True, reason='pretrain lets SafetensorError through')
+def test_a_checkpoint_that_is_none_is_one_line(say, seconds):
+    Path('host').mkdir()
+    Path('host/checkpoint.safetensors').write_text('hello')
+    refuses(say, 'host', 'train', '--threads', 1, '--out', 'host', says='checkpoint')
+
+
+@pytest.mark.parametrize('occupy', [a_file, lambda: (a_folder(), Path('out/x').write_text('precious'))],
+                         ids=['a file', 'a full folder'])
+def test_nothing_is_overwritten_by_training(say, seconds, occupy):
+    occupy()
+    refuses(say, 'host', 'train', '--threads', 1, '--out', 'out', says='out')
+
+
+def test_measuring_writes_no_second_table(say, world):
+    Path('table.json').write_text('precious')
+    refuses(say, 'host', 'measure', '--host', world / 'host', '--n', 8, '--out', 'table.json', says='table.json')
