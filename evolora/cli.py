@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['app', 'host_app', 'run', 'ask', 'tasks', 'train', 'measure', 'main']
 
-# %% ../nbs/19_cli.ipynb #5f151c25
+# %% ../nbs/19_cli.ipynb #3c8b1fa9
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ from rich.table import Table
 
 import evolora
 
-# %% ../nbs/19_cli.ipynb #5f8fdb75
+# %% ../nbs/19_cli.ipynb #1ed9fd5c
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown',
                   pretty_exceptions_enable=False,
                   help='Grow an ecology of tiny LoRA adapters on one frozen language model.\n\n'
@@ -38,13 +38,18 @@ def _bar() -> Progress:
                     TextColumn('of about'),
                     TimeRemainingColumn(), console=Console(stderr=True))
 
-# %% ../nbs/19_cli.ipynb #99bc31a6
+# %% ../nbs/19_cli.ipynb #0c11e8b6
+def _exists(path: Path) -> bool:
+    try: return path.exists()
+    except OSError as e:
+        raise ValueError(f"expected a path that can be written, got {str(path)[:80]!r} ({e.strerror})") from None
+
 def _new_folder(out: Path | None, name: str) -> Path:
     "The folder to write to: the one asked for, which must be new, or the first free one under runs/"
     if out is None:
         candidates = (Path('runs') / (name if i == 1 else f'{name}-{i}') for i in range(1, 10**6))
         return next(c for c in candidates if not c.exists())
-    if out.exists(): raise ValueError(f"expected a new folder for --out, got {out}, which exists; choose another")
+    if _exists(out): raise ValueError(f"expected a new folder for --out, got {out}, which exists; choose another")
     return out
 
 @app.command()
@@ -71,7 +76,11 @@ def run(config: Annotated[str, typer.Option(help='frozen, single, ecology, debug
     _show(summary(load(folder)).reset_index(names=''), 'Summary')
     print(f'report: {report(folder)}\nask it: evolora ask {folder} "Sort the letters: dbac"')
 
-# %% ../nbs/19_cli.ipynb #d2d89e3f
+# %% ../nbs/19_cli.ipynb #6c93ba42
+def _visible(text: str) -> str:
+    "Model output is untrusted: nothing in it may steer the terminal"
+    return ''.join(c if c.isprintable() or c == '\n' else '\N{REPLACEMENT CHARACTER}' for c in text)
+
 @app.command()
 def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
         prompt: Annotated[str, typer.Argument(help='What to ask.')],
@@ -79,12 +88,15 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                              typer.Option(help='Ask this one; default: the best of the last generation.')] = None,
         max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48):
     "Ask the best organelle of a run, beside the bare host."
+    if any('\ud800' <= c <= '\udfff'
+           for c in prompt): raise ValueError(f"expected a prompt in Unicode text, got {prompt!r}")
     from evolora.runs import Run
     record = Run.open(run)
     if not (run / 'population').exists():
         raise ValueError(f"expected a finished run with a population, got {run}; "
                          "let `evolora run` end, or stop it with Ctrl-C")
     generations = record.read('generations')
+    if not len(generations): raise ValueError(f"expected a run with at least one generation, got {run} with none")
     from evolora.host import load_host
     from evolora.organelles import Population
     host = load_host(record.host['id'], threads=1)
@@ -99,11 +111,11 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
         raise ValueError(f"expected a living organelle out of {', '.join(population.ids)}, got {chosen!r}")
     one = population[chosen]
     answers = population.generate([prompt] * 2, [chosen, None], temperature=0, max_new_tokens=max_new_tokens).texts
-    print(f'{chosen}: {answers[0]}')
-    print(f'({chosen} was born in generation {one.born} by {one.operator}; the bare host says: {answers[1]})',
+    print(f'{chosen}: {_visible(answers[0])}')
+    print(f'({chosen} was born in generation {one.born} by {one.operator}; the bare host says: {_visible(answers[1])})',
           file=sys.stderr)
 
-# %% ../nbs/19_cli.ipynb #ef335615
+# %% ../nbs/19_cli.ipynb #dac9b62e
 @app.command()
 def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
           family: Annotated[str, typer.Option(help='A family such as math, or `all`.')] = 'all',
@@ -116,10 +128,10 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
     from evolora.tasks import FAMILIES, Cell, draw_tasks, family_named, write_tasks
     names = list(FAMILIES) if family == 'all' else [family_named(family).name]
     cells = [Cell(f, d) for f in names for d in ([depth] if depth else (1, 2, 3))]
-    if out.exists(): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
+    if _exists(out): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
     print(f'{n} {split} tasks: {write_tasks(draw_tasks(cells, stream=split, n=n, seed=seed), out)}')
 
-# %% ../nbs/19_cli.ipynb #54b79453
+# %% ../nbs/19_cli.ipynb #f965a33d
 @host_app.command()
 def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
           seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
@@ -134,14 +146,16 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / 'checkpoint.safetensors').exists())):
         raise ValueError(f"expected a new folder for --out or one with a checkpoint, got {out}; choose another")
     torch.set_num_threads(threads)
-    with _bar() as bar:
-        job = bar.add_task('training', total=config.steps)
-        try: pretrain(config, out, on_step=lambda step,
-                      loss: bar.update(job, completed=step, description=f'loss {loss:.3f}'))
-        except KeyboardInterrupt:
-            bar.stop()
-            print(f'stopped; the same command goes on from the last checkpoint in {out}', file=sys.stderr)
-            raise typer.Exit(130) from None
+    bar = _bar()
+    job = bar.add_task('training', total=config.steps)
+    def show(step, loss):
+        bar.start()
+        bar.update(job, completed=step, description=f'loss {loss:.3f}')
+    try: pretrain(config, out, on_step=show)
+    except KeyboardInterrupt:
+        print(f'stopped; the same command goes on from the last checkpoint in {out}', file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally: bar.stop()
     print(f'host: {out}\nmeasure it: evolora host measure --host {out}')
 
 @host_app.command()
@@ -151,7 +165,7 @@ def measure(host: Annotated[str, typer.Option(help='`embedded`, a model folder, 
     "Measure parse rate, pass@1 and pass@8 in every family."
     from evolora.host import load_host
     from evolora.pretraining import skill_table, write_skills
-    if out and out.exists(): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
+    if out and _exists(out): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
     loaded = load_host(host, threads=1)
     with _bar() as bar:
         job = bar.add_task('asking', total=None)
@@ -159,14 +173,17 @@ def measure(host: Annotated[str, typer.Option(help='`embedded`, a model folder, 
     _show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family')
     if out: print(f'written: {write_skills(table, out)}')
 
-# %% ../nbs/19_cli.ipynb #007a3db5
+# %% ../nbs/19_cli.ipynb #d99cfe8a
 def main(arguments: list[str] | None = None) -> None:
     "The command's entry point: exit code 0, 2 for what cannot be done as asked, 130 after Ctrl-C"
     try: code = app(arguments, standalone_mode=False) or 0
     except typer.Exit as e: code = e.exit_code
     except (typer.TyperException, ValueError, KeyError) as e:
         message = e.format_message() if hasattr(e, 'format_message') else str(e.args[0] if e.args else e)
-        print(f'evolora: {" ".join(message.split())}', file=sys.stderr)
+        if message: print(f'evolora: {" ".join(message.split())}', file=sys.stderr)      # without one, help was shown
+        code = 2
+    except OSError as e:
+        print(f'evolora: {e.strerror or e}: {e.filename}; choose a place that can be read and written', file=sys.stderr)
         code = 2
     except (typer.Abort, KeyboardInterrupt): code = 130
     sys.exit(code)

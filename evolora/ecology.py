@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PRESETS', 'EcologyConfig', 'load_config', 'Generation', 'Ecology']
 
-# %% ../nbs/12_ecology.ipynb #f760ad54
+# %% ../nbs/12_ecology.ipynb #efcd8c0c
 import signal
 import threading
 import time
@@ -31,7 +31,7 @@ from .randomness import seed_of, stream
 from .tasks import ID_CELLS, Cell, Task, grade, sample_tasks, task_hashes
 from .variation import OPERATORS, VariationConfig, choose_parents, competence, make_offspring, survivors
 
-# %% ../nbs/12_ecology.ipynb #631225a3
+# %% ../nbs/12_ecology.ipynb #39b0bf8a
 class EcologyConfig(BaseModel):
     "Everything that decides a run, apart from the host and the seed"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
@@ -63,7 +63,7 @@ class EcologyConfig(BaseModel):
             if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
         return self
 
-# %% ../nbs/12_ecology.ipynb #78daa887
+# %% ../nbs/12_ecology.ipynb #8e4b32e5
 PRESETS = Path(__file__).parent / 'presets' if '__file__' in globals() else Path('../evolora/presets')
 
 def _one_line(error: ValidationError) -> str:
@@ -86,15 +86,16 @@ def load_config(source: str | Path) -> EcologyConfig:
         raise ValueError(f"expected a preset ({', '.join(presets)}) or a readable YAML file, "
                          f"got {str(source)!r}") from None
     try: values = yaml.safe_load(text) or {}
-    except yaml.YAMLError as e:
-        raise ValueError(f"{source}: expected YAML, got {str(getattr(e, 'problem', e))!r}; mend the file") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as e:
+        problem = ' '.join(str(getattr(e, 'problem', None) or e).split())[:100]
+        raise ValueError(f"{source}: expected YAML, got something else ({problem}); mend the file") from None
     if not isinstance(values, dict):
         raise ValueError(f"{source}: expected keys and values, got {str(values)[:40]!r}; see a preset")
     try: return EcologyConfig(**values)
     except ValidationError as e: raise ValueError(f"{source}: {_one_line(e)}") from None
     except TypeError as e: raise ValueError(f"{source}: expected names as keys ({e})") from None
 
-# %% ../nbs/12_ecology.ipynb #6fc80a5d
+# %% ../nbs/12_ecology.ipynb #c43c8bf1
 def _short(x: float | None) -> str:
     "Two digits, without a leading zero; a dash for nothing"
     return '–' if x is None else f'{x:.2f}'.removeprefix('0') if x >= 0 else f'{x:.2f}'
@@ -130,7 +131,7 @@ class Generation:
         head = '| cell | episodes | accuracy | price |\n|---|---|---|---|'
         return f"{self.ticker().rsplit(' | ', 1)[0]}\n\n{head}\n{rows}"
 
-# %% ../nbs/12_ecology.ipynb #c4fd19ff
+# %% ../nbs/12_ecology.ipynb #09b23405
 class Ecology:
     "A population on a host, with its economy, its curriculum and its books"
     def __init__(self, host: Host, config: EcologyConfig = EcologyConfig(), *, seed: int = 0,
@@ -138,15 +139,27 @@ class Ecology:
                  | None = None, # a plasticity rule: changes weights after the books are done
                 ):
         self.host, self.config, self.seed, self.learn, self.generation = host, config, seed, learn, 0
+        self.cells = {c: Cell.parse(c) for c in config.cells}
+        self._check_room()
         self.population = Population(host, capacity=config.capacity, max_rank=config.max_rank, alpha=config.alpha,
                                      targets=tuple(config.targets))
-        self.cells = {c: Cell.parse(c) for c in config.cells}
         self.ledger, self.prices = Ledger(config.economy), Prices(config.economy)
         self.curriculum = Curriculum(config.curriculum, list(self.cells.values()))
         self.history: list[Generation] = []
         self._recent, self._lineage, self._busy = pd.DataFrame(), [], threading.Lock()
         self._timing: dict[str, float] = {}
         for i in range(config.founders): self._found(awake=i > 0 and config.founder_step > 0)
+
+    def _check_room(self) -> None:
+        "Refuse answers so long that the host's context has no room left for the questions"
+        room = getattr(self.host.config.get_text_config(), 'max_position_embeddings',
+                       2**31) - self.config.max_new_tokens
+        hard = [t.prompt for cell in self.cells.values()
+                for t in sample_tasks(cell, n=4, rng=self.rng('room'), difficulty=1.)]
+        longest = max(map(len, self.host.encode(hard)))
+        if 1.25 * longest > room:
+            raise ValueError(f"max_new_tokens expected to leave room for questions of about {longest} tokens, "
+                             f"got {self.config.max_new_tokens}, which leaves {room}; lower it")
 
     def rng(self, purpose: str, organelle: int | str = 0) -> np.random.Generator:
         "The random stream of this generation for a purpose"
@@ -178,7 +191,7 @@ class Ecology:
         yield
         self._timing[part] = time.perf_counter() - start
 
-# %% ../nbs/12_ecology.ipynb #137c296f
+# %% ../nbs/12_ecology.ipynb #f0974066
 @patch
 def _found(self: Ecology, *, awake: bool) -> Organelle:
     "A founder: the untouched LoRA start, which answers as the host, or one mutation away from it"
@@ -213,7 +226,7 @@ def _bury(self: Ecology, id: str, reason: str) -> None:
     self.population.death(id)
     if len(self._recent): self._recent = self._recent[self._recent.organelle != id]
 
-# %% ../nbs/12_ecology.ipynb #aef4eadf
+# %% ../nbs/12_ecology.ipynb #0d7a249d
 @patch
 def _tickets(self: Ecology, season) -> Counter:
     "Everybody pays to be there; who fails too often in a row is out"
@@ -255,7 +268,7 @@ def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: pd.Dat
     return pd.DataFrame({'generation': self.generation, 'organelle': plan['organelle'].tolist(), **asked,
                          **given}).join(answers)
 
-# %% ../nbs/12_ecology.ipynb #36991cd4
+# %% ../nbs/12_ecology.ipynb #af076c92
 @patch
 def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
     "Price every answer and book it; adds cost, price, reward, revenue and penalty to the episodes"
@@ -273,7 +286,7 @@ def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
         if status in ('success', 'roi_blocked', 'cap_blocked'): gates[f'topup_{status}'] += 1
     return gates
 
-# %% ../nbs/12_ecology.ipynb #e6c02080
+# %% ../nbs/12_ecology.ipynb #211348aa
 @patch
 def standing(self: Ecology) -> pd.DataFrame:
     "The living, most competent first, with what is known of each; a no-op answers as the host"
@@ -313,7 +326,7 @@ def _reproduce(self: Ecology, parents: pd.DataFrame) -> list[str]:
         born.append(one.id)
     return born
 
-# %% ../nbs/12_ecology.ipynb #1a71272f
+# %% ../nbs/12_ecology.ipynb #0b2f025c
 @patch
 def _adapt(self: Ecology, episodes: pd.DataFrame) -> dict[str, dict]:
     "Prices and curriculum learn from the generation; returns what is known of each cell that was visited"
@@ -336,9 +349,10 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
     balances = list(self.ledger.balances.values())
     total = {k: fsum(episodes[k]) for k in ('revenue', 'penalty', 'cost')}
     mean = lambda k: float(episodes[k].mean()) if len(episodes) else None
-    adults = fitness[fitness.lives
-                     & (self.generation - fitness.born >= self.config.variation.protect)] if len(fitness) else fitness
-    best = adults if len(adults) else fitness[fitness.lives] if len(fitness) else fitness      # a newborn's luck is no merit
+    best = fitness[fitness.lives] if len(fitness) else fitness
+    if len(best):       # a newborn's luck is no merit, unless there is nobody else
+        adult = self.generation - best.born >= self.config.variation.protect
+        best = best[adult] if adult.any() else best
     row = dict(generation=self.generation, season=season.name, alive=len(self.population), births=len(born),
                deaths=len(died), episodes=len(episodes),
                accuracy=mean('success'), parse_rate=mean('parsed'), progress=mean('progress'),
@@ -359,7 +373,7 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
     self.generation += 1
     return record
 
-# %% ../nbs/12_ecology.ipynb #45ce4d62
+# %% ../nbs/12_ecology.ipynb #395dce4c
 @contextmanager
 def _stop_softly():
     "A dict whose 'asked' turns true at the first interrupt; the second one interrupts as usual"

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['EMBEDDED', 'ARCHITECTURES', 'FlopMeter', 'Generation', 'Host', 'generate', 'load_host', 'byte_tokenizer', 'tiny_host']
 
-# %% ../nbs/01_host.ipynb #b6b78b41
+# %% ../nbs/01_host.ipynb #724bac7d
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig,
                           LlamaForCausalLM,
                           PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 from transformers import logging as transformers_logging
+from transformers.pytorch_utils import Conv1D
 
-# %% ../nbs/01_host.ipynb #10981ead
+# %% ../nbs/01_host.ipynb #29c87419
 @dataclass(frozen=True)
 class FlopMeter:
     "Analytic cost of a decoder's forward pass, in floating-point operations"
@@ -31,7 +34,8 @@ class FlopMeter:
     def of(cls, model) -> 'FlopMeter':
         "Read the counts off a Hugging Face causal language model"
         config, head = model.config.get_text_config(), model.get_output_embeddings()
-        linear = sum(m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear) and m is not head)
+        linear = sum(m.weight.numel() for m in model.modules() if isinstance(m, (torch.nn.Linear, Conv1D))
+                     and m is not head)
         width = getattr(config, 'head_dim', None) or config.hidden_size // config.num_attention_heads
         return cls(linear, head.weight.numel(), 4 * config.num_hidden_layers * config.num_attention_heads * width)
 
@@ -47,7 +51,7 @@ class FlopMeter:
         return (self.forward(prompt, logits=1) + 2 * (self.linear + self.unembedding) * steps
                 + self.attention * (steps * prompt + steps * (steps + 1) // 2))
 
-# %% ../nbs/01_host.ipynb #caeb5ba5
+# %% ../nbs/01_host.ipynb #1e6a9e4b
 @dataclass
 class Generation:
     "Answers of one batch, a row each"
@@ -72,7 +76,7 @@ def _choose(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) ->
                                     right=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
     return chosen, logprobs.gather(1, chosen[:, None]).squeeze(1)
 
-# %% ../nbs/01_host.ipynb #91073cc2
+# %% ../nbs/01_host.ipynb #9d0f8ec5
 class Host:
     "A frozen causal language model with its tokenizer; make one with `load_host`"
     def __init__(self, model, tokenizer, *, id: str):
@@ -121,7 +125,7 @@ class Host:
                 f'{c.num_hidden_layers} layers × {c.hidden_size} · '
                 f'{len(self.tokenizer)} tokens · {self.meter.answer(30, 8) / 1e9:.3f} GFLOP for 30 tokens and 8 new')
 
-# %% ../nbs/01_host.ipynb #15f47355
+# %% ../nbs/01_host.ipynb #edae7433
 def _check_prompts(prompts: Sequence[str], encoded: Sequence[Sequence[int]], room: int, new: int) -> None:
     for i, ids in enumerate(encoded):
         if not ids: raise ValueError(f"prompt {i} has no tokens: {prompts[i]!r}; ask something")
@@ -173,12 +177,31 @@ def _collect(host, encoded, tokens, logprobs, lengths) -> Generation:
 
 Host.generate = generate
 
-# %% ../nbs/01_host.ipynb #1899cfd1
+# %% ../nbs/01_host.ipynb #c8ff0b12
 EMBEDDED = Path(__file__).parent / 'embedded' if '__file__' in globals() else Path('../evolora/embedded')
 
 def _device(name: str | None) -> torch.device:
-    if name: return torch.device(name)
-    return torch.device('cuda' if torch.cuda.is_available() else 'mps' if torch.backends.mps.is_available() else 'cpu')
+    found = 'cuda' if torch.cuda.is_available() else 'mps' if torch.backends.mps.is_available() else 'cpu'
+    try: return torch.empty(0, device=name or found).device
+    except (RuntimeError, AssertionError):
+        raise ValueError(f"expected a device that torch has here, such as cpu, got {name!r}; leave it out") from None
+
+def _folder(name: str | Path) -> Path | None:
+    "The model folder that a host's name means, or None where it can only be a hub id"
+    source = EMBEDDED if str(name) == 'embedded' else Path(name)
+    try: exists = source.exists()
+    except OSError: exists = False                           # a name that no file system takes
+    if not exists and source != EMBEDDED: return None
+    for part in ('config.json', 'tokenizer_config.json'):
+        if not (source / part).is_file():
+            raise ValueError(f"expected a model folder with {part}, got {source}; "
+                             "give 'embedded', a folder that save_pretrained wrote, or a hub id")
+    return source.resolve()
+
+# Whatever a damaged or foreign model folder makes the libraries raise.
+_UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ArithmeticError,
+               SafetensorError,
+               StrictDataclassError)
 
 def load_host(name: str | Path = 'embedded', *, # 'embedded', a folder, or a model id of the hub
               device: str | None = None, # default: cuda, mps or cpu, whichever is there first
@@ -187,26 +210,28 @@ def load_host(name: str | Path = 'embedded', *, # 'embedded', a folder, or a mod
              ) -> Host:
     "Load and freeze a causal language model"
     if threads: torch.set_num_threads(threads)
-    source, device = EMBEDDED if str(name) == 'embedded' else Path(name), _device(device)
-    if source.exists() and not (source / 'config.json').exists():
-        raise ValueError(f"expected a model folder with config.json, got {source}; "
-                         "give 'embedded', a model folder, or a hub id")
-    options = dict(trust_remote_code=False, local_files_only=source.exists())
+    folder, device = _folder(name), _device(device)
+    options = dict(trust_remote_code=False, local_files_only=folder is not None)
     transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity(transformers_logging.CRITICAL)    # what goes wrong is said below, in one line
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source if source.exists() else str(name), padding_side='left',
-                                                  **options)
-        model = AutoModelForCausalLM.from_pretrained(source if source.exists() else str(name), use_safetensors=True,
-                                                     dtype=dtype or (torch.float32 if device.type == 'cpu' else 'auto'),
-                                                     **options)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RuntimeError) as e:
+        tokenizer = AutoTokenizer.from_pretrained(folder or str(name), padding_side='left', **options)
+        model, found = AutoModelForCausalLM.from_pretrained(
+            folder or str(name), use_safetensors=True, output_loading_info=True,
+            dtype=dtype or (torch.float32 if device.type == 'cpu' else 'auto'), **options)
+        # A weight that the folder lacks would be made up at random, and nobody would notice.
+        if missing := sorted(found['missing_keys']):
+            raise ValueError(f'{len(missing)} weights are missing, like {missing[0]}')
+        id = 'embedded' if folder == EMBEDDED.resolve() else str(folder or name)
+        return Host(model.to(device), tokenizer, id=id)
+    except _UNREADABLE as e:
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
-        raise ValueError(f"cannot load a causal language model from {str(name)!r} ({reason}); give a folder "
+        raise ValueError(f"cannot load a causal language model from {str(name)[:200]!r} ({reason}); give a folder "
                          "that save_pretrained wrote with safetensors and a tokenizer, or a hub id that is cached or "
                          "can be reached") from None
-    return Host(model.to(device), tokenizer, id='embedded' if source == EMBEDDED else str(name))
+    finally: transformers_logging.set_verbosity_warning()
 
-# %% ../nbs/01_host.ipynb #7b7ad204
+# %% ../nbs/01_host.ipynb #6d4eb719
 ARCHITECTURES = {'qwen3': (Qwen3Config, Qwen3ForCausalLM), 'qwen2': (Qwen2Config, Qwen2ForCausalLM),
                  'llama': (LlamaConfig, LlamaForCausalLM), 'gemma3': (Gemma3TextConfig, Gemma3ForCausalLM)}
 

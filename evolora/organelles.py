@@ -28,7 +28,7 @@ from .randomness import stream
 # %% ../nbs/02_organelles.ipynb #a792e9ed
 class Traits(BaseModel):
     "What an organelle inherits besides its weights"
-    model_config = ConfigDict(extra='forbid', frozen=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     explore: float = Field(.2, ge=0, le=1, description="share of its tasks drawn evenly over all cells")
     appetite: float = Field(1., ge=.25, le=4, description="factor on the number of tasks it asks for")
     selectivity: float = Field(2., ge=0, le=8, description="how sharply it prefers its best cells; 0 is not at all")

@@ -6,7 +6,7 @@
 __all__ = ['MATCH_SECONDS', 'MAX_PATTERN', 'LETTERS', 'compiles', 'matches', 'draw_pattern', 'spell', 'expand', 'mismatch',
            'Recognition', 'Synthesis']
 
-# %% ../nbs/00_patterns.ipynb #4b898ba7
+# %% ../nbs/00_patterns.ipynb #6b953f5b
 import re
 
 import numpy as np
@@ -14,8 +14,8 @@ import regex
 
 from .families import Family, pick
 
-# %% ../nbs/00_patterns.ipynb #6721965a
-MATCH_SECONDS = .05     # time limit for one match; honest patterns need microseconds
+# %% ../nbs/00_patterns.ipynb #a092db60
+MATCH_SECONDS = .02     # time limit for one match; honest patterns need microseconds
 MAX_PATTERN = 40        # characters; a longer one is not looked at
 
 def compiles(pattern: str) -> bool:
@@ -32,7 +32,7 @@ def matches(pattern: str, text: str, *, timeout: float = MATCH_SECONDS) -> bool:
     try: return regex.fullmatch(pattern, text, timeout=timeout) is not None
     except TimeoutError: return False
 
-# %% ../nbs/00_patterns.ipynb #2dc741c8
+# %% ../nbs/00_patterns.ipynb #7a37893a
 LETTERS = 'abcdef'
 
 def _atom(rng: np.random.Generator, depth: int) -> str:
@@ -59,7 +59,7 @@ def expand(atoms: list[list[str]], rng: np.random.Generator) -> str:
         out += ''.join(pick(rng, choices) for _ in range(times))
     return out
 
-# %% ../nbs/00_patterns.ipynb #fa3c4116
+# %% ../nbs/00_patterns.ipynb #06eff7f9
 def mismatch(atoms: list[list[str]], rng: np.random.Generator, difficulty: float = 1.) -> str:
     "A text that the pattern does not match: with probability `difficulty` a near miss, otherwise random"
     pattern, near = spell(atoms), rng.random() < difficulty
@@ -79,7 +79,7 @@ def _sample(atoms, rng, n: int, good: bool) -> list[str]:
         if len(found) == n: break
     return list(found)
 
-# %% ../nbs/00_patterns.ipynb #24121282
+# %% ../nbs/00_patterns.ipynb #c7ca3d48
 class Recognition(Family):
     "For four texts, does the whole text match?"
     name, longest, coin = 'regex.recognition', 4, 1 / 16
@@ -107,7 +107,7 @@ class Recognition(Family):
         first = set(re.match(r'\[(..)\]|\((.)|(.)', task.meta['pattern']).group(0).strip('[]('))
         return ''.join('y' if t[0] in first else 'n' for t in task.meta['texts'])
 
-# %% ../nbs/00_patterns.ipynb #6a477985
+# %% ../nbs/00_patterns.ipynb #56280d17
 class Synthesis(Family):
     "Write a pattern that matches the first texts and none of the others"
     name, longest = 'regex.synthesis', 36

@@ -204,7 +204,7 @@ _AWAKENING = ('gaussian', 'direction')
 
 class VariationConfig(BaseModel):
     "How organelles vary and are selected"
-    model_config = ConfigDict(extra='forbid', frozen=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     mu: int = Field(12, ge=1, description="how many the selection keeps besides protected newborns")
     offspring: int = Field(4, ge=0, description="children per generation")
     protect: int = Field(2, ge=0, description="generations for which a newborn is not selected against")
