@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['EMBEDDED', 'ARCHITECTURES', 'FlopMeter', 'Generation', 'Host', 'generate', 'load_host', 'byte_tokenizer', 'tiny_host']
 
-# %% ../nbs/01_host.ipynb #724bac7d
+# %% ../nbs/01_host.ipynb #9a146fe1
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM
 from transformers import logging as transformers_logging
 from transformers.pytorch_utils import Conv1D
 
-# %% ../nbs/01_host.ipynb #29c87419
+# %% ../nbs/01_host.ipynb #22a92e98
 @dataclass(frozen=True)
 class FlopMeter:
     "Analytic cost of a decoder's forward pass, in floating-point operations"
@@ -51,7 +51,7 @@ class FlopMeter:
         return (self.forward(prompt, logits=1) + 2 * (self.linear + self.unembedding) * steps
                 + self.attention * (steps * prompt + steps * (steps + 1) // 2))
 
-# %% ../nbs/01_host.ipynb #1e6a9e4b
+# %% ../nbs/01_host.ipynb #caeb5ba5
 @dataclass
 class Generation:
     "Answers of one batch, a row each"
@@ -76,7 +76,7 @@ def _choose(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) ->
                                     right=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
     return chosen, logprobs.gather(1, chosen[:, None]).squeeze(1)
 
-# %% ../nbs/01_host.ipynb #9d0f8ec5
+# %% ../nbs/01_host.ipynb #91073cc2
 class Host:
     "A frozen causal language model with its tokenizer; make one with `load_host`"
     def __init__(self, model, tokenizer, *, id: str):
@@ -125,7 +125,7 @@ class Host:
                 f'{c.num_hidden_layers} layers × {c.hidden_size} · '
                 f'{len(self.tokenizer)} tokens · {self.meter.answer(30, 8) / 1e9:.3f} GFLOP for 30 tokens and 8 new')
 
-# %% ../nbs/01_host.ipynb #edae7433
+# %% ../nbs/01_host.ipynb #15f47355
 def _check_prompts(prompts: Sequence[str], encoded: Sequence[Sequence[int]], room: int, new: int) -> None:
     for i, ids in enumerate(encoded):
         if not ids: raise ValueError(f"prompt {i} has no tokens: {prompts[i]!r}; ask something")
@@ -177,7 +177,7 @@ def _collect(host, encoded, tokens, logprobs, lengths) -> Generation:
 
 Host.generate = generate
 
-# %% ../nbs/01_host.ipynb #c8ff0b12
+# %% ../nbs/01_host.ipynb #03edc5bc
 EMBEDDED = Path(__file__).parent / 'embedded' if '__file__' in globals() else Path('../evolora/embedded')
 
 def _device(name: str | None) -> torch.device:
@@ -231,7 +231,7 @@ def load_host(name: str | Path = 'embedded', *, # 'embedded', a folder, or a mod
                          "can be reached") from None
     finally: transformers_logging.set_verbosity_warning()
 
-# %% ../nbs/01_host.ipynb #6d4eb719
+# %% ../nbs/01_host.ipynb #7b7ad204
 ARCHITECTURES = {'qwen3': (Qwen3Config, Qwen3ForCausalLM), 'qwen2': (Qwen2Config, Qwen2ForCausalLM),
                  'llama': (LlamaConfig, LlamaForCausalLM), 'gemma3': (Gemma3TextConfig, Gemma3ForCausalLM)}
 

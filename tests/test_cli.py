@@ -258,7 +258,8 @@ def edit_config(run):
                                     lambda run: next((run / 'population').glob('*.safetensors')).write_bytes(b'x'),
                                     lambda run: next((run / 'population').glob('*.safetensors')).unlink(),
                                     lambda run: (run / 'generations.jsonl').write_text('x\ny\n'),
-                                    pytest.param(lambda run: (run / 'generations.jsonl').unlink(), id='no generations')],
+                                    pytest.param(lambda run: (run / 'generations.jsonl').unlink(),
+                                                  id='no generations')],
                          ids=['half run.json', 'list run.json', 'edited', 'no population', 'no population.json',
                               'other weights', 'no weights', 'no rows', None])
 def test_a_damaged_run_cannot_be_asked(say, world, damage):
