@@ -273,7 +273,8 @@ def chart_cells(data: RunData) -> alt.Chart:
     rate = table.groupby('cell')[['correct', 'episodes']].sum().eval('correct / episodes')
     ends = 'no episodes'
     if order: ends = f'best {rate.idxmax()} with {rate.max():.0%}, worst {rate.idxmin()} with {rate.min():.0%}'
-    return alt.Chart(table).mark_rect(stroke='white', strokeWidth=.6).encode(
+    drawn = table[['cell', 'generation', 'start', 'end', 'episodes', 'accuracy']].round(3)     # only this is saved
+    return alt.Chart(drawn).mark_rect(stroke='white', strokeWidth=.6).encode(
         x=_x(data, 'start'), x2='end:Q', y=alt.Y('cell:N', title='cell (family:depth)', sort=order),
         color=alt.Color('accuracy:Q', title='accuracy', scale=alt.Scale(domain=[0, 1], scheme='cividis'),
                         legend=alt.Legend(format='%', gradientLength=150)),
