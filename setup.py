@@ -2,7 +2,7 @@
 from configparser import ConfigParser
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import find_namespace_packages, setup
 
 parser = ConfigParser(delimiters=['='])
 parser.read(Path(__file__).with_name('settings.ini'), encoding='utf-8')
@@ -13,7 +13,8 @@ setup(
     author=settings['author'], author_email=settings['author_email'], license='Apache-2.0', keywords=settings['keywords'],
     long_description=Path(__file__).with_name('README.md').read_text(encoding='utf-8'),
     long_description_content_type='text/markdown',
-    packages=find_packages(include=['evolora', 'evolora.*']), include_package_data=True,
+    # The folders of presets and weights hold no code, but travel like packages.
+    packages=find_namespace_packages(include=['evolora', 'evolora.*'], exclude=['*.__pycache__']), include_package_data=True,
     package_data={'evolora': ['presets/*.yaml', 'embedded/*']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
     extras_require={'dev': settings['dev_requirements'].split()},

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['app', 'host_app', 'run', 'ask', 'tasks', 'train', 'measure', 'main']
 
-# %% ../nbs/19_cli.ipynb #5f151c25
+# %% ../nbs/19_cli.ipynb #3c8b1fa9
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ from rich.table import Table
 
 import evolora
 
-# %% ../nbs/19_cli.ipynb #5f8fdb75
+# %% ../nbs/19_cli.ipynb #1ed9fd5c
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown',
                   pretty_exceptions_enable=False,
                   help='Grow an ecology of tiny LoRA adapters on one frozen language model.\n\n'
@@ -38,7 +38,7 @@ def _bar() -> Progress:
                     TextColumn('of about'),
                     TimeRemainingColumn(), console=Console(stderr=True))
 
-# %% ../nbs/19_cli.ipynb #b8c2a108
+# %% ../nbs/19_cli.ipynb #095d63c7
 def _exists(path: Path) -> bool:
     try: return path.exists()
     except OSError as e:
@@ -76,7 +76,7 @@ def run(config: Annotated[str, typer.Option(help='frozen, single, ecology, debug
     _show(summary(load(folder)).reset_index(names=''), 'Summary')
     print(f'report: {report(folder)}\nask it: evolora ask {folder} "Sort the letters: jghn"')
 
-# %% ../nbs/19_cli.ipynb #f4ae3394
+# %% ../nbs/19_cli.ipynb #6c93ba42
 def _visible(text: str) -> str:
     "Model output is untrusted: nothing in it may steer the terminal"
     return ''.join(c if c.isprintable() or c == '\n' else '\N{REPLACEMENT CHARACTER}' for c in text)
@@ -115,7 +115,7 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
     print(f'({chosen} was born in generation {one.born} by {one.operator}; the bare host says: {_visible(answers[1])})',
           file=sys.stderr)
 
-# %% ../nbs/19_cli.ipynb #55cfec22
+# %% ../nbs/19_cli.ipynb #dac9b62e
 @app.command()
 def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
           family: Annotated[str, typer.Option(help='A family such as math, or `all`.')] = 'all',
@@ -131,7 +131,7 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
     if _exists(out): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
     print(f'{n} {split} tasks: {write_tasks(draw_tasks(cells, stream=split, n=n, seed=seed), out)}')
 
-# %% ../nbs/19_cli.ipynb #d2370533
+# %% ../nbs/19_cli.ipynb #ab59200c
 @host_app.command()
 def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
           seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
@@ -155,7 +155,8 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
     except KeyboardInterrupt:
         print(f'stopped; the same command goes on from the last checkpoint in {out}', file=sys.stderr)
         raise typer.Exit(130) from None
-    finally: bar.stop()
+    finally:
+        if bar.live.is_started: bar.stop()
     print(f'host: {out}\nmeasure it: evolora host measure --host {out}')
 
 @host_app.command()
@@ -173,7 +174,7 @@ def measure(host: Annotated[str, typer.Option(help='`embedded`, a model folder, 
     _show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family')
     if out: print(f'written: {write_skills(table, out)}')
 
-# %% ../nbs/19_cli.ipynb #084a6120
+# %% ../nbs/19_cli.ipynb #d99cfe8a
 def main(arguments: list[str] | None = None) -> None:
     "The command's entry point: exit code 0, 2 for what cannot be done as asked, 130 after Ctrl-C"
     try: code = app(arguments, standalone_mode=False) or 0

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PRESETS', 'EcologyConfig', 'load_config', 'Generation', 'Ecology']
 
-# %% ../nbs/12_ecology.ipynb #f760ad54
+# %% ../nbs/12_ecology.ipynb #efcd8c0c
 import signal
 import threading
 import time
@@ -31,7 +31,7 @@ from .randomness import seed_of, stream
 from .tasks import ID_CELLS, Cell, Task, grade, sample_tasks, task_hashes
 from .variation import OPERATORS, VariationConfig, choose_parents, competence, make_offspring, survivors
 
-# %% ../nbs/12_ecology.ipynb #631225a3
+# %% ../nbs/12_ecology.ipynb #39b0bf8a
 class EcologyConfig(BaseModel):
     "Everything that decides a run, apart from the host and the seed"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
@@ -63,7 +63,7 @@ class EcologyConfig(BaseModel):
             if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
         return self
 
-# %% ../nbs/12_ecology.ipynb #cb02cdd5
+# %% ../nbs/12_ecology.ipynb #8e4b32e5
 PRESETS = Path(__file__).parent / 'presets' if '__file__' in globals() else Path('../evolora/presets')
 
 def _one_line(error: ValidationError) -> str:
@@ -95,7 +95,7 @@ def load_config(source: str | Path) -> EcologyConfig:
     except ValidationError as e: raise ValueError(f"{source}: {_one_line(e)}") from None
     except TypeError as e: raise ValueError(f"{source}: expected names as keys ({e})") from None
 
-# %% ../nbs/12_ecology.ipynb #48fa21df
+# %% ../nbs/12_ecology.ipynb #271f829f
 def _short(x: float | None) -> str:
     "Two digits, without a leading zero; a dash for nothing"
     return '–' if x is None else f'{x:.2f}'.removeprefix('0') if x >= 0 else f'{x:.2f}'
@@ -133,7 +133,7 @@ class Generation:
         head = '| cell | episodes | accuracy | price |\n|---|---|---|---|'
         return f"{self.ticker().rsplit(' | ', 1)[0]}\n\n{head}\n{rows}"
 
-# %% ../nbs/12_ecology.ipynb #36cc1411
+# %% ../nbs/12_ecology.ipynb #09b23405
 class Ecology:
     "A population on a host, with its economy, its curriculum and its books"
     def __init__(self, host: Host, config: EcologyConfig = EcologyConfig(), *, seed: int = 0,
@@ -193,7 +193,7 @@ class Ecology:
         yield
         self._timing[part] = time.perf_counter() - start
 
-# %% ../nbs/12_ecology.ipynb #137c296f
+# %% ../nbs/12_ecology.ipynb #f0974066
 @patch
 def _found(self: Ecology, *, awake: bool) -> Organelle:
     "A founder: the untouched LoRA start, which answers as the host, or one mutation away from it"
@@ -228,7 +228,7 @@ def _bury(self: Ecology, id: str, reason: str) -> None:
     self.population.death(id)
     if len(self._recent): self._recent = self._recent[self._recent.organelle != id]
 
-# %% ../nbs/12_ecology.ipynb #aef4eadf
+# %% ../nbs/12_ecology.ipynb #0d7a249d
 @patch
 def _tickets(self: Ecology, season) -> Counter:
     "Everybody pays to be there; who fails too often in a row is out"
@@ -270,7 +270,7 @@ def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: pd.Dat
     return pd.DataFrame({'generation': self.generation, 'organelle': plan['organelle'].tolist(), **asked,
                          **given}).join(answers)
 
-# %% ../nbs/12_ecology.ipynb #36991cd4
+# %% ../nbs/12_ecology.ipynb #af076c92
 @patch
 def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
     "Price every answer and book it; adds cost, price, reward, revenue and penalty to the episodes"
@@ -288,7 +288,7 @@ def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
         if status in ('success', 'roi_blocked', 'cap_blocked'): gates[f'topup_{status}'] += 1
     return gates
 
-# %% ../nbs/12_ecology.ipynb #e6c02080
+# %% ../nbs/12_ecology.ipynb #211348aa
 @patch
 def standing(self: Ecology) -> pd.DataFrame:
     "The living, most competent first, with what is known of each; a no-op answers as the host"
@@ -328,7 +328,7 @@ def _reproduce(self: Ecology, parents: pd.DataFrame) -> list[str]:
         born.append(one.id)
     return born
 
-# %% ../nbs/12_ecology.ipynb #cc4b5601
+# %% ../nbs/12_ecology.ipynb #0b2f025c
 @patch
 def _adapt(self: Ecology, episodes: pd.DataFrame) -> dict[str, dict]:
     "Prices and curriculum learn from the generation; returns what is known of each cell that was visited"
@@ -375,7 +375,7 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
     self.generation += 1
     return record
 
-# %% ../nbs/12_ecology.ipynb #45ce4d62
+# %% ../nbs/12_ecology.ipynb #39013ada
 @contextmanager
 def _stop_softly():
     "A dict whose 'asked' turns true at the first interrupt; the second one interrupts as usual"
@@ -386,7 +386,8 @@ def _stop_softly():
     usual = signal.getsignal(signal.SIGINT)
     def hear(number, frame):
         stop['asked'] = True
-        signal.signal(signal.SIGINT, usual)
+        # A shell may have started us with interrupts ignored; the second one is meant all the same.
+        signal.signal(signal.SIGINT, usual if callable(usual) else signal.default_int_handler)
     signal.signal(signal.SIGINT, hear)
     try: yield stop
     finally: signal.signal(signal.SIGINT, usual)
