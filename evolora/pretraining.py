@@ -22,7 +22,7 @@ import torch
 from pydantic import BaseModel, Field
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from .families import MAX_DEPTH, WORDS, Task
