@@ -201,8 +201,7 @@ def _found(self: Ecology, *, awake: bool) -> Organelle:
                                 rng=self.rng('founder', self.population.births))
     if awake:
         mutated = OPERATORS['gaussian'](self.population.factors(one.id), rng=self.rng('founder step', one.id),
-                                        step=self.config.founder_step,
-                                        alpha=self.config.alpha)
+                                        step=self.config.founder_step, alpha=self.config.alpha)
         self.population.write(one.id, mutated)
     return self._welcome(one, 'founder')
 
@@ -211,18 +210,18 @@ def _welcome(self: Ecology, one: Organelle, reason: str) -> Organelle:
     "Open the account of a newborn; its parents pay for it, and a founder's energy is minted"
     amount = self.config.economy.founder_energy if reason == 'founder' else self.config.economy.newborn_energy
     self.ledger.open(one.id, amount, reason=reason, parents=one.parents, generation=self.generation)
-    self._lineage.append(dict(generation=self.generation, event='birth', organelle=one.id, parents=list(one.parents),
-                              operator=one.operator,
-                              rank=one.rank, traits=one.traits.model_dump(), reason=reason))
+    self._remember('birth', one, reason)
     return one
+
+@patch
+def _remember(self: Ecology, event: str, one: Organelle, reason: str) -> None:
+    self._lineage.append(dict(generation=self.generation, event=event, organelle=one.id, parents=list(one.parents),
+                              operator=one.operator, rank=one.rank, traits=one.traits.model_dump(), reason=reason))
 
 @patch
 def _bury(self: Ecology, id: str, reason: str) -> None:
     "Remove an organelle and everything that refers to it"
-    one = self.population[id]
-    self._lineage.append(dict(generation=self.generation, event='death', organelle=id, parents=list(one.parents),
-                              operator=one.operator,
-                              rank=one.rank, traits=one.traits.model_dump(), reason=reason))
+    self._remember('death', self.population[id], reason)
     self.ledger.close(id, self.generation)
     self.curriculum.forget(id)
     self.population.death(id)
@@ -242,8 +241,8 @@ def _plan(self: Ecology) -> tuple[pd.DataFrame, list[Task]]:
     foragers = [Forager(o.id, self.ledger.balance(o.id), o.traits) for o in self.population
                 if o.id not in self._bankrupt]
     plan = self.curriculum.plan(foragers, rng_for=lambda id: self.rng('plan', id))
-    shared = {cell: sample_tasks(cell, n=int(n) + 1, rng=self.rng(f'tasks {cell}')) for cell,
-              n in plan.groupby('cell')['index'].max().items()}
+    shared = {cell: sample_tasks(cell, n=int(n) + 1, rng=self.rng(f'tasks {cell}'))
+              for cell, n in plan.groupby('cell')['index'].max().items()}
     return plan, [shared[cell][i] for cell, i in zip(plan['cell'], plan['index'])]
 
 @patch
@@ -256,19 +255,19 @@ def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task]) -> pd.DataFrame:
         made = self.population.generate([tasks[i].prompt for i in rows], [plan['organelle'].iat[i] for i in rows],
                                         seeds=[seeds[i] for i in rows],
                                         max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature)
-        for i, answer in zip(rows, zip(made.texts, made.prompt_tokens.tolist(), made.new_tokens.tolist(),
-                                       (made.flops / 1e9).tolist())): answers[i] = answer
+        columns = made.texts, made.prompt_tokens.tolist(), made.new_tokens.tolist(), (made.flops / 1e9).tolist()
+        for i, answer in zip(rows, zip(*columns)): answers[i] = answer
     return pd.DataFrame(answers, columns=['answer', 'prompt_tokens', 'new_tokens', 'gflops'])
 
 @patch
 def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: pd.DataFrame) -> pd.DataFrame:
     "One row an answer: what was asked, what was said, what it is worth"
     grades = [grade(t, text) for t, text in zip(tasks, answers['answer'])]
-    asked = {k: [getattr(t, k) for t in tasks]
-             for k in ('family', 'depth', 'difficulty')} | {'task': [t.id for t in tasks]}
+    asked = {k: [getattr(t, k) for t in tasks] for k in ('family', 'depth', 'difficulty')}
+    asked['task'] = [t.id for t in tasks]
     given = {k: [getattr(g, k) for g in grades] for k in ('parsed', 'progress', 'success')}
-    return pd.DataFrame({'generation': self.generation, 'organelle': plan['organelle'].tolist(), **asked,
-                         **given}).join(answers)
+    who = {'generation': self.generation, 'organelle': plan['organelle'].tolist()}
+    return pd.DataFrame({**who, **asked, **given}).join(answers)
 
 # %% ../nbs/12_ecology.ipynb #af076c92
 @patch
@@ -337,13 +336,13 @@ def _adapt(self: Ecology, episodes: pd.DataFrame) -> dict[str, dict]:
     alive = seen[seen.organelle.isin(self.population.ids)]
     self.curriculum.observe(alive if len(alive) else seen, generation=self.generation)
     for id in set(seen.organelle) - set(self.population.ids): self.curriculum.forget(id)
-    by_cell = {cell: (len(own), float(own.success.mean()), float(own.price.iat[0])) for cell,
-               own in seen.groupby('cell')}
+    by_cell = {cell: (len(own), float(own.success.mean()), float(own.price.iat[0]))
+               for cell, own in seen.groupby('cell')}
     for cell, (n, accuracy, _) in by_cell.items(): self.prices.observe(cell, accuracy, n)
     known = self.curriculum.table().set_index('cell')
     return {cell: dict(episodes=n, accuracy=accuracy, success_ema=float(known.success_ema[cell]),
-                       learning_progress=float(known.learning_progress[cell]), price=price) for cell,
-            (n, accuracy, price) in by_cell.items()}
+                       learning_progress=float(known.learning_progress[cell]), price=price)
+            for cell, (n, accuracy, price) in by_cell.items()}
 
 @patch
 def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) -> Generation:

@@ -235,8 +235,9 @@ class Logic(Family):
 
     def _letters(self, values): return ''.join('T' if v else 'F' for v in values)
     def read(self, line, task): return line if re.fullmatch('[TF]{4}', line) else None
-    def progress(self, value, task): return max(0.0, 2 * float(np.mean([x == y for x,
-                                                                        y in zip(value, task.answer)])) - 1)
+    def progress(self, value, task):
+        right = np.mean([x == y for x, y in zip(value, task.answer)])
+        return max(0.0, 2 * float(right) - 1)
     def slip(self, task, rng):
         i = int(rng.integers(4))
         return task.answer[:i] + ('F' if task.answer[i] == 'T' else 'T') + task.answer[i + 1:]

@@ -97,8 +97,9 @@ class Recognition(Family):
         return text
 
     def read(self, line, task): return line if re.fullmatch('[yn]{4}', line) else None
-    def progress(self, value, task): return max(0.0, 2 * float(np.mean([x == y for x,
-                                                                        y in zip(value, task.answer)])) - 1)
+    def progress(self, value, task):
+        right = np.mean([x == y for x, y in zip(value, task.answer)])
+        return max(0.0, 2 * float(right) - 1)
     def slip(self, task, rng):
         i = int(rng.integers(4))
         return task.answer[:i] + ('n' if task.answer[i] == 'y' else 'y') + task.answer[i + 1:]
@@ -129,8 +130,8 @@ class Synthesis(Family):
     def slip(self, task, rng):
         "Another quantifier on one atom, in a place where it shows"
         atoms = task.meta['atoms']
-        others = [[*atoms[:i], [a, other], *atoms[i + 1:]] for i,
-                  (a, q) in enumerate(atoms) for other in ('', '+', '*', '?') if other != q]
+        others = [[*atoms[:i], [a, other], *atoms[i + 1:]]
+                  for i, (a, q) in enumerate(atoms) for other in ('', '+', '*', '?') if other != q]
         wrong = [w for w in map(spell, others) if self.progress(w, task) < 1]
         return pick(rng, wrong) if wrong else self.misconception(task)
     def misconception(self, task): "Copies the first example"; return task.meta['good'][0]
