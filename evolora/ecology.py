@@ -334,8 +334,7 @@ def _adapt(self: Ecology, episodes: pd.DataFrame) -> dict[str, dict]:
     seen = episodes.assign(cell=[f'{f}:{d}' for f, d in zip(episodes.family, episodes.depth)],
                            net=episodes.revenue - episodes.penalty - episodes.cost)
     alive = seen[seen.organelle.isin(self.population.ids)]
-    self.curriculum.observe(alive if len(alive) else seen, generation=self.generation)
-    for id in set(seen.organelle) - set(self.population.ids): self.curriculum.forget(id)
+    if len(alive): self.curriculum.observe(alive, generation=self.generation)
     by_cell = {cell: (len(own), float(own.success.mean()), float(own.price.iat[0]))
                for cell, own in seen.groupby('cell')}
     for cell, (n, accuracy, _) in by_cell.items(): self.prices.observe(cell, accuracy, n)
