@@ -6,6 +6,7 @@
 __all__ = ['CurriculumConfig', 'CellBandit', 'Curriculum', 'Forager', 'budgets', 'fair_share']
 
 # %% ../nbs/06_curriculum.ipynb #c8cdbf29
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
 from math import fsum
@@ -219,25 +220,25 @@ class Curriculum:
 # %% ../nbs/06_curriculum.ipynb #911e56ec
 _VALUES = ['success', 'progress', 'net']
 
-def _clean(frame: pd.DataFrame, name_of: Callable[[Hashable], str]) -> pd.DataFrame:
+def _clean(frame: pd.DataFrame | dict, name_of: Callable[[Hashable], str]) -> dict[str, list]:
     "The columns that count, with cells by name, or a one-line error that shows the first bad value"
     if missing := [c for c in ('organelle', 'cell', *_VALUES) if c not in frame]: raise ValueError(
         f"episodes expected columns organelle, cell, {', '.join(_VALUES)}, got no {', '.join(missing)}; add them")
-    data = frame[['organelle', *_VALUES]].astype(dict.fromkeys(_VALUES, float))
-    data['cell'] = [name_of(c) for c in frame['cell']]
+    data = {'organelle': list(frame['organelle']), 'cell': [name_of(c) for c in frame['cell']]}
     for column, low, high in (('success', 0, 1), ('progress', 0, 1), ('net', -np.inf, np.inf)):
-        x = data[column].to_numpy()
+        x = np.asarray(frame[column], float)
+        data[column] = x.tolist()
         if (bad := ~(np.isfinite(x) & (x >= low) & (x <= high))).any(): raise ValueError(
             f"{column} expected finite and in [{low}, {high}], got {x[bad][0]}; look at the grader or the prices")
     return data
 
 @patch
 def observe(self: Curriculum,
-            frame: pd.DataFrame, # one row per answer: organelle, cell, success, progress in [0, 1], net energy
+            frame: pd.DataFrame | dict, # a row per answer: organelle, cell, success, progress in [0, 1], net energy
             *, generation: int) -> None:
     "Learn from one generation's answers, given in any order"
     data, by_cell, by_pair = _clean(frame, self.bandit.name_of), {}, {}
-    for organelle, cell, *values in zip(data['organelle'], data['cell'], *(data[v].tolist() for v in _VALUES)):
+    for organelle, cell, *values in zip(*data.values()):
         by_cell.setdefault(cell, []).append(values)
         by_pair.setdefault((organelle, cell), []).append(values[-1])
     self.bandit.observe(by_cell, generation=generation)
@@ -286,10 +287,13 @@ def plan(self: Curriculum,
     for f, n, rng in zip(foragers, shares, rngs):
         explores = rng.random(n) < f.traits.explore
         own = rng.choice(len(names), size=n, p=self.preference(f.id, f.traits.selectivity))
-        rows += [(f.id, next(choices), 'bandit') if e else (f.id, names[i], 'own') for e, i in zip(explores, own)]
-    plan = pd.DataFrame(rows, columns=['organelle', 'cell', 'source'])
-    plan.insert(2, 'index', plan.groupby(['organelle', 'cell']).cumcount())
-    plan['cell'] = pd.Series([self.cells[name] for name in plan['cell']], dtype=object)
+        asked = Counter()
+        for e, i in zip(explores.tolist(), own.tolist()):
+            name, source = (next(choices), 'bandit') if e else (names[i], 'own')
+            rows.append((f.id, name, asked[name], source))
+            asked[name] += 1
+    plan = pd.DataFrame(rows, columns=['organelle', 'cell', 'index', 'source'])
+    plan['cell'] = pd.Series([self.cells[name] for _, name, *_ in rows], dtype=object)
     return plan
 
 # %% ../nbs/06_curriculum.ipynb #d89af5ac

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
 
@@ -29,7 +29,8 @@ from .host import Host
 from .organelles import Organelle, Population, Traits
 from .randomness import seed_of, stream
 from .tasks import ID_CELLS, Cell, Task, grade, sample_tasks, task_hashes
-from .variation import OPERATORS, VariationConfig, choose_parents, competence, make_offspring, survivors
+from .variation import (JUDGED_BY, OPERATORS, VariationConfig, choose_parents, competence, make_offspring,
+                               survivors)
 
 # %% ../nbs/12_ecology.ipynb #39b0bf8a
 class EcologyConfig(BaseModel):
@@ -47,7 +48,7 @@ class EcologyConfig(BaseModel):
     traits: Traits = Field(Traits(), description='traits of the founders')
     temperature: float = Field(1., ge=0, description='sampling temperature of answers; 0 is greedy')
     max_new_tokens: int = Field(48, ge=1, description='tokens after which an answer is cut')
-    batch: int = Field(128, ge=1, description='rows answered at once; lower it when memory is short')
+    batch: int = Field(512, ge=1, description='rows answered at once; lower it when memory is short')
     memory: int = Field(10, ge=1, description='generations of answers that competence is judged by')
     reserve: float = Field(2., ge=0, description='energy that a parent must have left after a birth')
     economy: EconomyConfig = EconomyConfig()
@@ -104,14 +105,16 @@ def _short(x: float | None) -> str:
 class Generation:
     "The record of one generation: a row of numbers, and the tables behind it"
     row: dict           # one row of `generations`
-    episodes: list[dict]
-    ledger: list[dict]
-    lineage: list[dict]
+    episodes: list[dict] | None         # the tables are None in what an ecology remembers of earlier generations
+    ledger: list[dict] | None
+    lineage: list[dict] | None
     timing: dict
 
     @property
     def tables(self) -> dict[str, list[dict]]:
-        "The rows that this generation adds to each table of a run"
+        "The rows that this generation adds to each table of a run; ValueError once they have been let go"
+        if self.episodes is None: raise ValueError(f"expected the tables of generation {self.row['generation']}, got "
+                "numbers only; an ecology keeps the latest tables: collect them with run(…, hooks=[kept.append])")
         return {'generations': [self.row], 'episodes': self.episodes, 'ledger': self.ledger, 'lineage': self.lineage,
                 'timings': [self.timing]}
 
@@ -137,9 +140,7 @@ class Generation:
 class Ecology:
     "A population on a host, with its economy, its curriculum and its books"
     def __init__(self, host: Host, config: EcologyConfig = EcologyConfig(), *, seed: int = 0,
-                 learn: Callable[['Ecology', pd.DataFrame], None]
-                 | None = None, # a plasticity rule: changes weights after the books are done
-                ):
+                 learn: Callable[['Ecology', pd.DataFrame], None] | None = None): # may change weights
         self.host, self.config, self.seed, self.learn, self.generation = host, config, seed, learn, 0
         self.cells = {c: Cell.parse(c) for c in config.cells}
         self._check_room()
@@ -148,7 +149,7 @@ class Ecology:
         self.ledger, self.prices = Ledger(config.economy), Prices(config.economy)
         self.curriculum = Curriculum(config.curriculum, list(self.cells.values()))
         self.history: list[Generation] = []
-        self._recent, self._lineage, self._busy = pd.DataFrame(), [], threading.Lock()
+        self._recent, self._lineage, self._busy = pd.DataFrame(columns=JUDGED_BY), [], threading.Lock()
         self._timing: dict[str, float] = {}
         for i in range(config.founders): self._found(awake=i > 0 and config.founder_step > 0)
 
@@ -181,7 +182,7 @@ class Ecology:
             with self._timed('grade'): episodes = self._grade(plan, tasks, answers)
             with self._timed('settle'): gates += self._settle(episodes, season)
             with self._timed('learn'):
-                if self.learn: self.learn(self, episodes)
+                if self.learn: self.learn(self, pd.DataFrame(episodes))
             with self._timed('select'): fitness, born, died = self._live_or_die()
             with self._timed('adapt'): cells = self._adapt(episodes)
             return self._record(episodes, season, gates, cells, fitness, born, died)
@@ -220,12 +221,11 @@ def _remember(self: Ecology, event: str, one: Organelle, reason: str) -> None:
 
 @patch
 def _bury(self: Ecology, id: str, reason: str) -> None:
-    "Remove an organelle and everything that refers to it"
+    "Remove an organelle, its account and what the curriculum knows of it"
     self._remember('death', self.population[id], reason)
     self.ledger.close(id, self.generation)
     self.curriculum.forget(id)
     self.population.death(id)
-    if len(self._recent): self._recent = self._recent[self._recent.organelle != id]
 
 # %% ../nbs/12_ecology.ipynb #0d7a249d
 @patch
@@ -241,47 +241,48 @@ def _plan(self: Ecology) -> tuple[pd.DataFrame, list[Task]]:
     foragers = [Forager(o.id, self.ledger.balance(o.id), o.traits) for o in self.population
                 if o.id not in self._bankrupt]
     plan = self.curriculum.plan(foragers, rng_for=lambda id: self.rng('plan', id))
-    shared = {cell: sample_tasks(cell, n=int(n) + 1, rng=self.rng(f'tasks {cell}'))
-              for cell, n in plan.groupby('cell')['index'].max().items()}
-    return plan, [shared[cell][i] for cell, i in zip(plan['cell'], plan['index'])]
+    asked = list(zip(plan['cell'], plan['index']))
+    shared = {c: sample_tasks(c, n=last + 1, rng=self.rng(f'tasks {c}')) for c, last in dict(sorted(asked)).items()}
+    return plan, [shared[cell][i] for cell, i in asked]
 
 @patch
-def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task]) -> pd.DataFrame:
-    "All answers of the generation; rows of similar length share a batch, which saves padding"
-    seeds = [seed_of(self.seed, generation=self.generation, purpose='luck', organelle=t.id) for t in tasks]
-    order, answers = np.argsort([len(t.prompt) for t in tasks], kind='stable'), [None] * len(tasks)
-    for start in range(0, len(order), self.config.batch):
-        rows = order[start:start + self.config.batch]
-        made = self.population.generate([tasks[i].prompt for i in rows], [plan['organelle'].iat[i] for i in rows],
-                                        seeds=[seeds[i] for i in rows],
-                                        max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature)
-        columns = made.texts, made.prompt_tokens.tolist(), made.new_tokens.tolist(), (made.flops / 1e9).tolist()
-        for i, answer in zip(rows, zip(*columns)): answers[i] = answer
-    return pd.DataFrame(answers, columns=['answer', 'prompt_tokens', 'new_tokens', 'gflops'])
+def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task]) -> dict[str, list]:
+    "Columns of all answers of the generation"
+    if not tasks: return {name: [] for name in ('answer', 'prompt_tokens', 'new_tokens', 'gflops')}
+    luck = {t.id: 0 for t in tasks}
+    for id in luck: luck[id] = seed_of(self.seed, generation=self.generation, purpose='luck', organelle=id)
+    made = self.population.generate([t.prompt for t in tasks], plan['organelle'].tolist(),
+                                    seeds=[luck[t.id] for t in tasks], rows=self.config.batch,
+                                    max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature)
+    return {'answer': made.texts, 'prompt_tokens': made.prompt_tokens.tolist(), 'new_tokens': made.new_tokens.tolist(),
+            'gflops': (made.flops / 1e9).tolist()}
 
 @patch
-def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: pd.DataFrame) -> pd.DataFrame:
-    "One row an answer: what was asked, what was said, what it is worth"
-    grades = [grade(t, text) for t, text in zip(tasks, answers['answer'])]
-    asked = {k: [getattr(t, k) for t in tasks] for k in ('family', 'depth', 'difficulty')}
-    asked['task'] = [t.id for t in tasks]
-    given = {k: [getattr(g, k) for g in grades] for k in ('parsed', 'progress', 'success')}
-    who = {'generation': self.generation, 'organelle': plan['organelle'].tolist()}
-    return pd.DataFrame({**who, **asked, **given}).join(answers)
+def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: dict[str, list]) -> dict[str, list]:
+    "Columns with a row an answer: what was asked, what was said, what it is worth"
+    # Relatives often say the same. The depth counts: two cells may ask one question and want different answers.
+    said = [(t.depth, t.id, text) for t, text in zip(tasks, answers['answer'])]
+    worth = {key: grade(t, key[-1]) for key, t in dict(zip(said, tasks)).items()}
+    column = lambda things, name: [getattr(x, name) for x in things]
+    return {'generation': [self.generation] * len(tasks), 'organelle': plan['organelle'].tolist(),
+            **{k: column(tasks, k) for k in ('family', 'depth', 'difficulty')}, 'task': column(tasks, 'id'),
+            **{k: column([worth[key] for key in said], k) for k in ('parsed', 'progress', 'success')}, **answers}
 
 # %% ../nbs/12_ecology.ipynb #af076c92
 @patch
-def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
+def _settle(self: Ecology, episodes: dict[str, list], season) -> Counter:
     "Price every answer and book it; adds cost, price, reward, revenue and penalty to the episodes"
-    config = self.config.economy
-    episodes['cost'] = money.answer_cost(config, episodes.gflops, episodes.prompt_tokens + episodes.new_tokens)
-    episodes['price'] = [self.prices.price(Cell(f, d)) for f, d in zip(episodes.family, episodes.depth)]
-    episodes['reward'] = money.reward(config, episodes.progress, episodes.success).total
-    episodes['revenue'] = money.revenue(episodes.reward, episodes.price, factor=season.revenue)
-    episodes['penalty'] = money.penalty(episodes.reward)
-    gates = Counter()
-    for id, own in episodes.groupby('organelle', sort=False):
-        cost, revenue, penalty = (fsum(own[k]) for k in ('cost', 'revenue', 'penalty'))
+    config, cells = self.config.economy, list(zip(episodes['family'], episodes['depth']))
+    prices = {cell: self.prices.price(Cell(*cell)) for cell in set(cells)}
+    tokens = np.add(episodes['prompt_tokens'], episodes['new_tokens'])
+    reward = money.reward(config, episodes['progress'], episodes['success']).total
+    cost, price = money.answer_cost(config, episodes['gflops'], tokens).tolist(), [prices[cell] for cell in cells]
+    revenue, penalty = money.revenue(reward, price, factor=season.revenue), money.penalty(reward)
+    episodes |= dict(cost=cost, price=price, reward=reward.tolist(), revenue=revenue.tolist(), penalty=penalty.tolist())
+    own, gates = {}, Counter()
+    for id, *row in zip(episodes['organelle'], cost, revenue, penalty): own.setdefault(id, []).append(row)
+    for id, rows in own.items():
+        cost, revenue, penalty = map(fsum, zip(*rows))
         self.ledger.settle(id, cost=cost, revenue=revenue, penalty=penalty, generation=self.generation)
         status = self.ledger.top_up(id, money.roi(revenue, cost), self.generation)
         if status in ('success', 'roi_blocked', 'cap_blocked'): gates[f'topup_{status}'] += 1
@@ -291,13 +292,12 @@ def _settle(self: Ecology, episodes: pd.DataFrame, season) -> Counter:
 @patch
 def standing(self: Ecology) -> pd.DataFrame:
     "The living, most competent first, with what is known of each; a no-op answers as the host"
-    judged = competence(self._recent, prior=self.config.variation.prior) if len(self._recent) else pd.DataFrame(
-        {k: pd.Series(dtype=float) for k in ('episodes', 'success', 'competence', 'cost')})
-    alive = pd.DataFrame([dict(organelle=o.id, born=o.born, rank=o.rank, operator=o.operator,
-                               balance=self.ledger.balance(o.id),
-                               noop=self.population.is_noop(o.id)) for o in self.population]).set_index('organelle')
-    table = alive.join(judged, how='left').fillna({'episodes': 0, 'competence': 0., 'cost': 0.})
-    return table.sort_values(['competence', 'cost'], ascending=[False, True], kind='stable')
+    ids = self.population.ids
+    judged = competence(self._recent[self._recent.organelle.isin(ids)], prior=self.config.variation.prior)
+    alive = {'organelle': ids} | {k: [getattr(o, k) for o in self.population] for k in ('born', 'rank', 'operator')}
+    alive |= {'balance': [self.ledger.balance(id) for id in ids], 'noop': [self.population.is_noop(id) for id in ids]}
+    table = pd.DataFrame(alive).set_index('organelle').join(judged).fillna(dict(episodes=0, competence=0., cost=0.))
+    return table.iloc[np.lexsort((table.cost, -table.competence))]
 
 @patch
 def _live_or_die(self: Ecology) -> tuple[pd.DataFrame, list[str], list[str]]:
@@ -307,10 +307,8 @@ def _live_or_die(self: Ecology) -> tuple[pd.DataFrame, list[str], list[str]]:
     if not len(self.population): return pd.DataFrame(), [], died
     v = self.config.variation
     judged = survivors(self.standing(), mu=v.mu, protect=v.protect, generation=self.generation)
-    for id, row in judged[~judged.lives].iterrows():
-        self._bury(id, f'selection: {row.reason}')
-        died.append(id)
-    return judged, self._reproduce(judged[judged.lives]), died
+    for id, reason in judged.reason[~judged.lives].items(): self._bury(id, f'selection: {reason}')
+    return judged, self._reproduce(judged[judged.lives]), died + judged.index[~judged.lives].tolist()
 
 @patch
 def _reproduce(self: Ecology, parents: pd.DataFrame) -> list[str]:
@@ -329,32 +327,31 @@ def _reproduce(self: Ecology, parents: pd.DataFrame) -> list[str]:
 
 # %% ../nbs/12_ecology.ipynb #0b2f025c
 @patch
-def _adapt(self: Ecology, episodes: pd.DataFrame) -> dict[str, dict]:
+def _adapt(self: Ecology, episodes: dict[str, list]) -> dict[str, dict]:
     "Prices and curriculum learn from the generation; returns what is known of each cell that was visited"
-    seen = episodes.assign(cell=[f'{f}:{d}' for f, d in zip(episodes.family, episodes.depth)],
-                           net=episodes.revenue - episodes.penalty - episodes.cost)
-    alive = seen[seen.organelle.isin(self.population.ids)]
-    if len(alive): self.curriculum.observe(alive, generation=self.generation)
-    by_cell = {cell: (len(own), float(own.success.mean()), float(own.price.iat[0]))
-               for cell, own in seen.groupby('cell')}
-    for cell, (n, accuracy, _) in by_cell.items(): self.prices.observe(cell, accuracy, n)
-    known = self.curriculum.table().set_index('cell')
-    return {cell: dict(episodes=n, accuracy=accuracy, success_ema=float(known.success_ema[cell]),
-                       learning_progress=float(known.learning_progress[cell]), price=price)
-            for cell, (n, accuracy, price) in by_cell.items()}
+    cells = [f'{f}:{d}' for f, d in zip(episodes['family'], episodes['depth'])]
+    net = [r - p - c for r, p, c in zip(*(episodes[k] for k in ('revenue', 'penalty', 'cost')))]
+    if alive := [i for i, id in enumerate(episodes['organelle']) if id in self.population]:
+        seen = {k: episodes[k] for k in ('organelle', 'success', 'progress')} | {'cell': cells, 'net': net}
+        self.curriculum.observe({k: [x[i] for i in alive] for k, x in seen.items()}, generation=self.generation)
+    n, solved, prices = Counter(cells), Counter(), dict(zip(cells, episodes['price']))
+    for cell, success in zip(cells, episodes['success']): solved[cell] += success
+    for cell in sorted(n): self.prices.observe(cell, solved[cell] / n[cell], n[cell])
+    known = self.curriculum.table().set_index('cell')[['success_ema', 'learning_progress']].to_dict('index')
+    return {cell: dict(episodes=n[cell], accuracy=solved[cell] / n[cell], **known[cell], price=prices[cell])
+            for cell in sorted(n)}
 
 @patch
 def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) -> Generation:
     "Close the generation: one row of numbers, the tables, and what is remembered for the next"
-    balances = list(self.ledger.balances.values())
-    total = {k: fsum(episodes[k]) for k in ('revenue', 'penalty', 'cost')}
-    mean = lambda k: float(episodes[k].mean()) if len(episodes) else None
+    balances, total = self.ledger.balances.values(), {k: fsum(episodes[k]) for k in ('revenue', 'penalty', 'cost')}
+    mean = lambda k: float(np.mean(episodes[k])) if episodes[k] else None
     best = fitness[fitness.lives] if len(fitness) else fitness
     if len(best):       # a newborn's luck is no merit, unless there is nobody else
         adult = self.generation - best.born >= self.config.variation.protect
         best = best[adult] if adult.any() else best
     row = dict(generation=self.generation, season=season.name, alive=len(self.population), births=len(born),
-               deaths=len(died), episodes=len(episodes),
+               deaths=len(died), episodes=len(episodes['task']),
                accuracy=mean('success'), parse_rate=mean('parsed'), progress=mean('progress'),
                roi=total['revenue'] / total['cost'] if total['cost'] else None, **total,
                net=total['revenue'] - total['penalty'] - total['cost'],
@@ -365,11 +362,14 @@ def _record(self: Ecology, episodes, season, gates, cells, fitness, born, died) 
                lp_mix=self.curriculum.lp_mix, cells=cells, gates=dict(sorted(gates.items())))
     lineage, self._lineage = self._lineage, []
     timing = dict(generation=self.generation, seconds=sum(self._timing.values()), parts=dict(self._timing))
-    record = Generation(row, episodes.to_dict('records'), self.ledger.drain(), lineage, timing)
-    kept = episodes[episodes.organelle.isin(self.population.ids)]
-    recent = pd.concat([self._recent, kept]) if len(self._recent) else kept
-    self._recent = recent[recent.generation > self.generation - self.config.memory]
-    self.history.append(record)
+    answers = [dict(zip(episodes, answer)) for answer in zip(*episodes.values())]
+    record = Generation(row, answers, self.ledger.drain(), lineage, timing)
+    latest = pd.DataFrame({k: episodes[k] for k in JUDGED_BY})
+    recent = pd.concat([self._recent, latest]) if len(self._recent) else latest
+    self._recent = recent[(recent.generation > self.generation - self.config.memory)
+                          & recent.organelle.isin(self.population.ids)]
+    self.history[-1:] = [replace(g, row=g.row | {'cells': {}}, episodes=None, ledger=None, lineage=None)
+                         for g in self.history[-1:]] + [record]
     self.generation += 1
     return record
 
@@ -391,22 +391,21 @@ def _stop_softly():
     finally: signal.signal(signal.SIGINT, usual)
 
 @patch
-def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation],
-                                                                     None]] = (), # called with each record
+def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation], None]] = (), # get each record
         say: Callable[[str], None] | None = print, # where the ticker goes; None keeps quiet
-       ) -> list[Generation]:
+       ) -> list[Generation]: # as `history` keeps them: all numbers, but only the last with cells and tables
     "Live through some generations; ends early when nobody is left, or at Ctrl-C after the current one"
     if generations < 1: raise ValueError(f"expected at least 1 generation, got {generations}")
-    records = []
+    begin = len(self.history)
     with _stop_softly() as stop:
-        while len(records) < generations and len(self.population) and not stop['asked']:
-            records.append(self.step())
-            for hook in hooks: hook(records[-1])
-            if say: say(records[-1].ticker())
+        while len(self.history) < begin + generations and len(self.population) and not stop['asked']:
+            record = self.step()
+            for hook in hooks: hook(record)
+            if say: say(record.ticker())
     if say and stop['asked']: say(f'stopped after generation {self.generation - 1}, which is kept')
     elif say and not len(self.population):
         say(f'everybody was bankrupt by generation {self.generation - 1}; a cheaper ticket or more founders would help')
-    return records
+    return self.history[begin:]
 
 @patch
 def hashes(self: Ecology) -> dict[str, str]:

@@ -9,6 +9,7 @@ __all__ = ['Traits', 'Organelle', 'Population', 'founder_factors', 'delta_norm']
 import hashlib
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -20,9 +21,10 @@ import torch
 from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .adapters import (AdapterStack, Factors, RowHooks, check_factors, read_json, read_peft, read_tensors,
+from .adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, read_json, read_peft, read_tensors,
                               target_linears, write_atomically, write_peft)
-from .host import Generation, Host
+from .generation import Authors, Trace, trace
+from .host import Generation, Host, check_room
 from .randomness import stream
 
 # %% ../nbs/02_organelles.ipynb #a792e9ed
@@ -61,7 +63,6 @@ class Population:
         self.stack = AdapterStack(self.shapes, capacity=capacity, max_rank=max_rank,
                                   device=next(iter(linears.values())).weight.device)
         self.capacity, self.max_rank, self.births, self._members = capacity, max_rank, 0, {}
-        self._hooks = RowHooks(host.model, linears)
 
     @property
     def ids(self) -> list[str]: return list(self._members)
@@ -138,7 +139,9 @@ def delta_norm(A: torch.Tensor, B: torch.Tensor) -> float:
     return math.sqrt(square) if square > (6e-8 * A.norm().item() * B.norm().item())**2 else 0.
 
 @patch
-def is_noop(self: Population, id: str) -> bool: return not any(delta_norm(A, B) for A, B in self.factors(id).values())
+def is_noop(self: Population, id: str) -> bool:
+    slot, rank = self[id].slot, self[id].rank
+    return not any(delta_norm(self.stack.A[n][slot, :rank], self.stack.B[n][slot, :rank].mT) for n in self.shapes)
 
 @patch
 def delta(self: Population, id: str) -> dict[str, torch.Tensor]:
@@ -176,10 +179,14 @@ def rows(self: Population, organelles: list[str | None]):
     "Context manager: inside it row i of every forward pass is answered by organelle i, None being the bare host"
     if not organelles:
         raise ValueError("rows() expected at least one row, got an empty list; name an organelle or None per row")
-    known = {None: (self.capacity, 0., 0)} | {id: (self[id].slot, self.scale(id), self[id].rank)
-                                              for id in set(organelles) - {None}}
-    slots, scales, ranks = map(list, zip(*(known[id] for id in organelles)))
-    return self._hooks.answering(self.stack, slots, scales, ranks, self.host.dtype)
+    return attached(self.host.model, self._adapters(organelles, in_order=True), self.shapes, rows=len(organelles))
+
+@patch
+def _adapters(self: Population, organelles: list[str | None], before: RowAdapters | None = None,
+              in_order: bool = False) -> RowAdapters:
+    "The adapters of rows that these organelles answer"
+    known = {None: None} | {id: (self[id].slot, self[id].rank, self.scale(id)) for id in {*organelles} - {None}}
+    return RowAdapters(self.stack, [known[id] for id in organelles], self.host.dtype, before, in_order)
 
 @patch
 def logits(self: Population, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, *,
@@ -191,14 +198,13 @@ def logits(self: Population, input_ids: torch.Tensor, attention_mask: torch.Tens
         return self.host.model(input_ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
                                use_cache=False).logits
 
-@patch
-def close(self: Population):
-    "Detach from the host; the weights stay readable"
-    self._hooks.close()
-
 # %% ../nbs/02_organelles.ipynb #bf9e2660
 @patch
 def adapter_flops_per_token(self: Population, id: str) -> int: return 2 * self.parameters(id)
+
+@patch
+def _authors(self: Population, organelles: list[str | None]) -> Authors:
+    return Authors(organelles, self._adapters if any(organelles) else None, tuple(self.shapes))
 
 @patch
 def generate(self: Population, prompts: list[str], organelles: list[str | None], **keywords) -> Generation:
@@ -206,10 +212,31 @@ def generate(self: Population, prompts: list[str], organelles: list[str | None],
     if len(prompts) != len(organelles):
         raise ValueError(f"expected one organelle or None per prompt, "
                          f"got {len(organelles)} for {len(prompts)} prompts; make the lists equally long")
-    with self.rows(organelles): made = self.host.generate(prompts, **keywords)
+    for id in set(organelles) - {None}: self[id]
+    made = self.host.generate(prompts, authors=self._authors(organelles), **keywords)
     passed = made.prompt_tokens + np.maximum(made.new_tokens - 1, 0)
     extra = [0 if id is None else self.adapter_flops_per_token(id) for id in organelles]
     return replace(made, flops=made.flops + passed * np.array(extra))
+
+# %% ../nbs/02_organelles.ipynb #727cff4e
+@patch
+def forward(self: Population, prompts: list[str], answers: list[list[int]], # token ids, as `Generation.tokens` has them
+            organelles: list[str | None], *, temperature: float = 1.,
+            chunk: int = 4096, # tokens in one pass: what bounds the memory
+           ) -> Iterator[Trace]:
+    "Read answers that were given: per chunk of rows what plasticity needs, a line for each token of an answer"
+    if not len(prompts) == len(answers) == len(organelles):
+        raise ValueError(f"expected one answer and one organelle or None per prompt, got {len(answers)} and "
+                         f"{len(organelles)} for {len(prompts)} prompts; make the lists equally long")
+    if not prompts: raise ValueError("expected at least one row, got an empty list; give an answer to learn from")
+    if chunk < 1: raise ValueError(f"chunk must be at least 1, got {chunk}")
+    for i, answer in enumerate(answers):
+        if not len(answer): raise ValueError(f"answer {i} has no tokens; leave the row out")
+    for id in set(organelles) - {None}: self[id]
+    encoded = self.host.encode(prompts)
+    check_room(self.host, prompts, encoded, max(map(len, answers)))
+    return trace(self.host.model, encoded, answers, authors=self._authors(organelles), temperature=temperature,
+                 chunk=chunk)
 
 # %% ../nbs/02_organelles.ipynb #b8120718
 @patch

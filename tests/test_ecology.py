@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from math import fsum
 
+import pandas as pd
 import pytest
 import torch
 
@@ -15,7 +16,7 @@ from evolora.ecology import PRESETS, Ecology, EcologyConfig, load_config
 from evolora.economy import ACCOUNTS, EconomyConfig
 from evolora.host import tiny_host
 from evolora.organelles import Traits
-from evolora.families import Grade
+from evolora.families import Grade, Task
 from evolora.randomness import stream
 from evolora.runs import TABLES, Run
 from evolora.tasks import ID_CELLS, Cell, stream_of
@@ -51,8 +52,9 @@ RICH = EconomyConfig(founder_energy=20., newborn_energy=2., ticket=.3, price_tok
 
 
 def live(host, config, *, seed=0, generations=8, **keywords):
-    ecology = Ecology(host, config, seed=seed, **keywords)
-    return ecology, ecology.run(generations, say=None)
+    ecology, records = Ecology(host, config, seed=seed, **keywords), []
+    ecology.run(generations, hooks=[records.append], say=None)
+    return ecology, records
 
 
 def rows(records, table): return [row for record in records for row in record.tables[table]]
@@ -74,9 +76,10 @@ def new_run(folder, config):
 
 @pytest.mark.parametrize('seed', range(3))
 def test_the_books_balance_every_generation(host, lucky, seed):
-    ecology, balances, frozen = Ecology(host, small(), seed=seed), {}, host.weights_hash()
+    ecology, balances, seen, frozen = Ecology(host, small(), seed=seed), {}, set(), host.weights_hash()
     for _ in range(8):
         record = ecology.step()
+        seen |= {(r['account'], r['reason']) for r in record.ledger}
         assert ecology.ledger.audit().balanced
         for row in record.ledger:       # the rows alone tell every balance
             assert row['account'] in ACCOUNTS or row['account'].startswith('o')
@@ -86,7 +89,6 @@ def test_the_books_balance_every_generation(host, lucky, seed):
         for id in set(balances) - set(ecology.population.ids): assert balances[id] == pytest.approx(0, abs=1e-9)
         assert record.row['energy'] == fsum(ecology.ledger.balances.values())
     assert host.weights_hash() == frozen
-    seen = {(r['account'], r['reason']) for r in rows(ecology.history, 'ledger')}
     assert {('genesis', 'founder'), ('commons', 'ticket'), ('market', 'revenue'), ('compute', 'cost'),
             ('fines', 'penalty'), ('estate', 'estate')} <= seen
 
@@ -253,10 +255,10 @@ def test_the_poor_have_no_children(host):
 
 
 def test_everybody_can_die(host):
-    said, config = [], small(economy=EconomyConfig(founder_energy=1., newborn_energy=1., ticket=1., grace=2),
-                             variation=VariationConfig(mu=9))
+    said, records, config = [], [], small(variation=VariationConfig(mu=9), economy=EconomyConfig(
+        founder_energy=1., newborn_energy=1., ticket=1., grace=2))
     ecology = Ecology(host, config)
-    records = ecology.run(30, say=said.append)
+    ecology.run(30, hooks=[records.append], say=said.append)
     assert len(records) < 10 and len(ecology.population) == len(ecology.ledger) == 0 and ecology.ledger.audit().balanced
     assert 'bankrupt' in said[-1] and len(said) == len(records) + 1
     last = records[-1].row
@@ -343,10 +345,12 @@ def interrupt(times):
 def test_ctrl_c_ends_after_the_generation_and_keeps_it(host, lucky):
     ecology, said, kept, usual = Ecology(host, small()), [], [], signal.getsignal(signal.SIGINT)
     records = ecology.run(50, hooks=[interrupt(1), kept.append], say=said.append)
-    assert [r.row['generation'] for r in records] == [0, 1] and kept == records == ecology.history
+    assert [r.row['generation'] for r in records] == [0, 1] and records == ecology.history
+    assert kept[0].timing == records[0].timing and kept[1] is records[1]
     assert said[-1] == 'stopped after generation 1, which is kept' and signal.getsignal(signal.SIGINT) is usual
     # and it can go on
-    assert story(records + ecology.run(2, say=None)) == story(live(host, small(), generations=4)[1])
+    ecology.run(2, hooks=[kept.append], say=None)
+    assert story(kept) == story(live(host, small(), generations=4)[1])
 
 
 def test_the_second_ctrl_c_does_not_wait(host):
@@ -464,6 +468,24 @@ def test_a_record_has_a_line_and_a_table(host, lucky):
             assert part in line
         assert '\n' not in line and '| cell |' in record._repr_markdown_()
     assert ecology._repr_markdown_().count('\n| o') - 1 == min(8, len(ecology.population))
+
+
+def test_history_keeps_all_numbers_and_the_latest_tables(host, lucky):
+    ecology, records = live(host, small(), generations=3)
+    assert len(ecology.history) == 3 and ecology.history[-1] is records[-1]
+    for kept, record in zip(ecology.history[:-1], records):
+        assert kept.row == record.row | {'cells': {}} and kept.ticker() == record.ticker() and record.tables['episodes']
+        assert kept.episodes is kept.ledger is kept.lineage is None and kept._repr_markdown_()
+        with pytest.raises(ValueError, match=f"generation {kept.row['generation']}, got numbers only"): kept.tables
+
+
+def test_one_question_in_two_cells_is_graded_by_each(host):
+    ecology = Ecology(host, small())
+    tasks = [Task('math.sequence', depth, .5, 'What comes next: 1 2 4 8?', answer, id='same')
+             for depth, answer in ((3, '15'), (4, '16'))]
+    answers = {'answer': ['16', '16']}
+    plan = pd.DataFrame({'organelle': ['o1', 'o1']})
+    assert ecology._grade(plan, tasks, answers)['success'] == [False, True]
 
 
 def test_results_say_what_they_compare_with(host):

@@ -8,6 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from evolora import engine
 from evolora.host import ARCHITECTURES, Host, byte_tokenizer, load_host, tiny_host
 
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac',
@@ -134,10 +135,10 @@ def test_nothing_is_computed_after_the_last_row_ended(architecture, monkeypatch)
     free = ask(tiny(architecture), temperature=0.)
     ends = [row[2] for row in free.tokens]
     host = ending_with(architecture, ends)
-    passes, real = [], host.model.forward
-    monkeypatch.setattr(host.model, 'forward', lambda *args, **kwargs: passes.append(1) or real(*args, **kwargs))
+    passes, real = [], engine.LeanRows.next
+    monkeypatch.setattr(engine.LeanRows, 'next', lambda *args: passes.append(1) or real(*args))
     made = ask(host, temperature=0.)
-    assert len(passes) == max(made.new_tokens) <= 3
+    assert len(passes) + 1 == max(made.new_tokens) <= 3          # the first token comes from reading the prompts
 
 
 def test_end_and_padding_are_no_text():
@@ -157,16 +158,8 @@ def test_a_tokenizer_without_padding_pads_with_an_end():
     assert ask(host).tokens == ask(tiny('qwen3')).tokens
 
 
-def test_padding_is_on_the_left_and_masked():
-    ids, mask = tiny('qwen3').pad_left([[5, 6, 7], [8], [9, 10]])
-    pad = tiny('qwen3').pad
-    assert ids.tolist() == [[5, 6, 7], [pad, pad, 8], [pad, 9, 10]]
-    assert mask.tolist() == [[1, 1, 1], [0, 0, 1], [0, 1, 1]]
-
-
-def test_an_empty_batch_is_answered():
-    made = tiny('qwen3').generate([])
-    assert len(made) == 0 and made.tokens == [] and made.flops.shape == (0,)
+def test_an_empty_batch_is_refused():
+    with pytest.raises(ValueError, match='at least one prompt'): tiny('qwen3').generate([])
 
 
 @pytest.mark.parametrize('wrong, says', [(dict(temperature=-1.), 'temperature'),
@@ -195,10 +188,11 @@ def test_the_meter_agrees_with_torch(architecture, tokens, past, logits):
 
 
 @every_architecture
-def test_the_price_of_an_answer_is_what_it_took(architecture):
-    "Row by row, for a batch is padded and padding is nobody's cost"
+def test_the_price_of_an_answer_is_what_it_takes_alone(architecture, monkeypatch):
+    "Row by row and through the modules: what a batch shares, pads or leaves out changes nobody's price"
     host = eager(architecture)
     made = ask(host)
+    monkeypatch.setattr(engine, 'supported', lambda model: False)
     for row in range(len(PROMPTS)):
         with FlopCounterMode(display=False) as counted: alone = ask(host, [row])
         assert alone.flops[0] == made.flops[row]

@@ -23,7 +23,8 @@ TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md',
 
 # Libraries that few modules may import: at the top, and only inside functions.
 HEAVY = {
-    'torch': ({'host', 'pretraining', 'adapters', 'organelles', 'variation', 'ecology'}, {'runs', 'cli'}),
+    'torch': ({'adapters', 'decoder', 'engine', 'generation', 'host', 'pretraining', 'organelles', 'variation',
+               'ecology', 'benchmarks'}, {'runs', 'cli'}),
     'altair': ({'analysis'}, {'cli'}),
     'vl_convert': ({'analysis'}, set()),
     'ipywidgets': (set(), set()),

@@ -29,8 +29,7 @@ def draw(pop, rank, seed=0, size=.2):
 def pop(host):
     one = Population(host, capacity=5, max_rank=6)
     for rank in (1, 3, 6): one.birth(draw(one, rank, seed=rank), operator='by hand')
-    yield one
-    one.close()
+    return one
 
 
 def batch(rows, tokens=10, vocabulary=250, seed=0):
@@ -145,22 +144,16 @@ def test_two_populations_never_answer_at_once(pop):
         with pop.rows(['o1']), pop.rows(['o1']): pass
     ids, mask = batch(2)
     alone = pop.logits(ids, mask, organelles=['o1', 'o2'])
-    other.close()
     assert torch.equal(pop.logits(ids, mask, organelles=['o1', 'o2']), alone)     # attached twice, counted once
 
 
-def test_close_and_garbage_collection_detach():
-    host = tiny_host()
-    count = lambda: sum(len(m._forward_hooks) for m in host.model.modules())
-    pop, dropped = Population(host), Population(host)
-    assert count() == 2 * len(pop.shapes)
-    pop.close(), pop.close()
-    assert count() == len(pop.shapes)
-    del dropped
-    gc.collect()
+def test_nothing_stays_attached(pop):
+    count = lambda: sum(len(m._forward_hooks) for m in pop.host.model.modules())
+    with pop.rows(['o1']): assert count() == len(pop.shapes)
     assert count() == 0
-    with pytest.raises(RuntimeError, match='closed'):
-        with pop.rows([None]): pass
+    with pytest.raises(ZeroDivisionError), pop.rows(['o1']): 1 / 0
+    pop.generate(['a'], ['o1'], max_new_tokens=2)
+    assert count() == 0
 
 
 def test_the_host_stays_frozen(pop, tmp_path):
