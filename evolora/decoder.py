@@ -28,7 +28,7 @@ def supported(model: nn.Module) -> bool:
             and all(type(m) is nn.Linear for m in linears)      # no quantised, sharded or wrapped map
             and not any(m.weight.is_meta for m in linears))
 
-# %% ../nbs/01_decoder.ipynb #b72c334f
+# %% ../nbs/01_decoder.ipynb #2e4d681d
 def _side_by_side(tensors: list[torch.Tensor]) -> torch.Tensor | None:
     "The tensors as one, where they already lie behind each other in one storage"
     first, ends = tensors[0], tensors[0].data_ptr()
@@ -43,10 +43,11 @@ def _fuse(parameters: list[nn.Parameter]) -> torch.Tensor | None:
     if parameters[0] is None: return None
     fused = _side_by_side([p.data for p in parameters])
     if fused is None:
-        fused, at = torch.cat([p.data for p in parameters]), 0
-        for p in parameters:
-            p.data = fused[at:at + len(p)]
-            at += len(p)
+        with torch.inference_mode(False):                   # the model stays one that can be differentiated
+            fused, at = torch.cat([p.data for p in parameters]), 0
+            for p in parameters:
+                p.data = fused[at:at + len(p)]
+                at += len(p)
     return fused
 
 def _rms(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

@@ -289,15 +289,10 @@ def skill_table(host: Host, *,
 def _kind(cell: Cell) -> str:
     return 'OOD family' if cell.family in OOD_FAMILIES else 'OOD depth' if cell.depth == OOD_DEPTH else 'ID'
 
-def _answers(host: Host, asked: list[tuple[Task, int]], temperature: float, batch: int = 256) -> list[str]:
-    "Answers to (task, seed) pairs, in their order; prompts of similar length share a batch"
-    order, texts = sorted(range(len(asked)), key=lambda i: len(asked[i][0].prompt)), [''] * len(asked)
-    for start in range(0, len(order), batch):
-        part = order[start:start + batch]
-        made = host.generate([asked[i][0].prompt for i in part], seeds=[asked[i][1] for i in part],
-                             temperature=temperature, max_new_tokens=48)
-        for i, text in zip(part, made.texts): texts[i] = text
-    return texts
+def _answers(host: Host, asked: list[tuple[Task, int]], temperature: float) -> list[str]:
+    "Answers to (task, seed) pairs, in their order"
+    return host.generate([task.prompt for task, _ in asked], seeds=[seed for _, seed in asked],
+                         temperature=temperature, max_new_tokens=48).texts
 
 def write_skills(table: pd.DataFrame, path: str | Path) -> Path:
     "Write a skill table as JSON records"

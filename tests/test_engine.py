@@ -11,7 +11,7 @@ import numpy as np
 import peft
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel
 
@@ -156,7 +156,7 @@ def test_the_greedy_cases_have_something_to_tell_apart(colony):
     assert len({long(who) for who in (None, 'o2', 'o5', 'o6', 'o8')}) == 5
 
 
-@pytest.mark.parametrize('limits', [{'rows': 1}, {'rows': 5}, {'chunk': 1}, {'chunk': 40, 'rows': 11}])
+@pytest.mark.parametrize('limits', [{'rows': 1}, {'chunk': 1}, {'chunk': 40, 'rows': 7}])
 def test_limits_do_not_change_a_greedy_batch(colony, way, limits):
     batch = (BATCHES['copies'] + BATCHES['all ranks and lengths'])[::2 if limits.get('rows', 9) > 1 else 5]
     made = ask(colony.pop, batch, **limits)
@@ -177,18 +177,60 @@ def test_a_slot_that_changed_hands_answers_for_its_new_owner(way, monkeypatch):
     WAYS[way](monkeypatch)
     host = lively('llama')
     used, fresh = settled(host), Population(host, capacity=10, max_rank=8)
-    batch = [(p, 'o8') for p in range(0, 10, 3)]
-    before = ask(used, batch)
+    before = ask(used, [(p, 'o8') for p in range(0, 10, 3)])
+
+    def assert_as_if_new(id, rank, seed):
+        twin = fresh.birth(draw(used, rank, seed=seed))
+        made, expected = (ask(pop, [(p, one) for p in range(0, 10, 3)]) for pop, one in ((used, id), (fresh, twin.id)))
+        assert made.tokens == expected.tokens != before.tokens
+        np.testing.assert_allclose(np.concatenate(made.logprobs), np.concatenate(expected.logprobs), atol=1e-5)
     used.death('o8')
-    heir = used.birth(draw(used, 5, seed=50))
-    assert heir.slot == 7
-    twin = fresh.birth(draw(used, 5, seed=50))
-    made = ask(used, [(p, heir.id) for p, _ in batch])
-    expected = ask(fresh, [(p, twin.id) for p, _ in batch])
-    assert made.tokens == expected.tokens != before.tokens
-    used.write('o1', draw(used, 8, seed=60))
-    twin = fresh.birth(draw(used, 8, seed=60))
-    assert ask(used, [(9, 'o1')]).tokens == ask(fresh, [(9, twin.id)]).tokens
+    assert used.birth(draw(used, 5, seed=50)).slot == 7
+    assert_as_if_new('o9', 5, 50)
+    for id, rank in (('o7', 5), ('o4', 1), ('o1', 8)):      # narrower, much narrower, wider
+        used.write(id, draw(used, rank, seed=rank + 60))
+        assert_as_if_new(id, rank, rank + 60)
+
+
+def test_adapters_that_were_arranged_before_are_taken_for_nobody_else():
+    pop = settled(tiny_host())
+    before = pop._adapters(['o5'] * 4 + ['o6'] * 4 + ['o7'] * 4)
+    name, (d_out, d_in) = next(iter(pop.shapes.items()))
+    x = torch.randn(6, d_in, generator=torch.Generator().manual_seed(0))
+    for who in (['o5', 'o5', 'o6'], ['o7', 'o6', 'o5'], ['o8', 'o6', None]):
+        for made in (pop._adapters(who, before), pop._adapters(who)):
+            out = torch.zeros(len(who) * 2, d_out)
+            made.add(name, x, out)
+            for place, i in enumerate(made.order):          # two tokens a row
+                mine = slice(2 * place, 2 * place + 2)
+                expected = torch.zeros(2, d_out) if who[i] is None else x[mine] @ pop.delta(who[i])[name].mT
+                torch.testing.assert_close(out[mine], expected, atol=1e-5, rtol=1e-5)
+
+
+@both_ways
+def test_tokens_read_together_are_tokens_read_one_by_one(way, monkeypatch):
+    "And some rows may leave in between"
+    model = lively('gemma3').model
+    WAYS[way](monkeypatch)
+    ids = [[5, 6, 7], [8], [9, 10, 11, 12, 13, 14]]
+    texts = torch.arange(20, 20 + 6 * 12).view(6, 12)
+    for cuts in ([12], [1] * 12, [3, 1, 5, 1, 2]):
+        with torch.inference_mode():
+            rows = engine.session(model, engine.Plan(ids, [1, 2, 3], 13))
+            assert type(rows) is {'own layers': LeanRows, 'modules': ModuleRows}[way]
+            group, seen, at = rows.read()[1].tolist(), [], 0
+            assert sorted(group) == [0, 1, 1, 2, 2, 2]
+            lines = [*range(6)]
+            for step, cut in enumerate(cuts):
+                if step == 1: lines = [lines[i] for i in rows.keep(torch.tensor([0, 2, 3, 5])).tolist()]
+                logits = rows.step(texts[lines, at:at + cut], torch.arange(len(lines) * cut))
+                at += cut
+                seen.append((lines, logits.view(len(lines), cut, -1)[:, -1], at))
+        for lines, logits, end in seen:
+            for line, one in zip(lines, logits):
+                text = torch.tensor([ids[group[line]] + texts[line, :end].tolist()])
+                with torch.no_grad(): expected = model(text, use_cache=False).logits[0, -1]
+                torch.testing.assert_close(one, expected, atol=2e-4, rtol=1e-4)
 
 
 def test_wider_scales_than_one_for_all(way):
@@ -204,13 +246,13 @@ def test_wider_scales_than_one_for_all(way):
         assert logits.argmax(-1).tolist() == made.tokens[i]
 
 
-@pytest.mark.xfail(strict=True, reason='the own layers leave out adapters at the unembedding')
 @pytest.mark.parametrize('architecture', ['qwen3', 'gemma3'])
 def test_an_adapter_at_the_unembedding_is_not_left_out(architecture):
     host = lively(architecture)
     pop = Population(host, capacity=2, targets=('lm_head', 'o_proj'))
     pop.birth(draw(pop, 4))
     made = ask(pop, [(3, 'o1'), (7, 'o1')], max_new_tokens=6)
+    assert made.tokens != ask(pop, [(3, None), (7, None)], max_new_tokens=6).tokens
     for p, new in zip((3, 7), made.tokens):
         ids = torch.tensor([host.encode([PROMPTS[p]])[0] + new])
         assert pop.logits(ids, organelles=['o1'])[0, -len(new) - 1:-1].argmax(-1).tolist() == new
@@ -254,7 +296,7 @@ def test_sampling_does_not_know_its_batch(colony, way, crowds):
 
 def test_sampling_one_row_at_a_time_is_sampling_them_together(colony, way, crowds):
     whole, differs = crowds[way], 0
-    for i in range(0, len(CROWD), 3):
+    for i in range(0, len(CROWD), 4):
         made = sampled(colony.pop, [i])
         assert_same_rows(made, [i], whole)
         differs += made.tokens[0] != whole.tokens[i]
@@ -267,7 +309,7 @@ def test_both_ways_sample_the_same(crowds):
 
 
 @both_ways
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=4, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(rows=st.lists(st.integers(0, len(CROWD) - 1), min_size=1, max_size=14), limit=st.integers(1, 14),
        chunk=st.integers(1, 150))
 def test_any_company_and_any_limit_give_the_same_answers(colony, crowds, way, rows, limit, chunk):
@@ -456,6 +498,8 @@ def test_asking_leaves_the_model_as_it_was(architecture, way, monkeypatch, tmp_p
     gc.collect()
     held = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in host.model.parameters()}
     assert sum(held.values()) <= 1.01 * size                        # nothing is held twice
+    q, k = (getattr(host.model.model.layers[0].self_attn, name).weight for name in ('q_proj', 'k_proj'))
+    if way == 'own layers': assert k.data_ptr() == q.data_ptr() + q.nbytes      # nor copied for every batch
     host.model.save_pretrained(tmp_path)
     host.tokenizer.save_pretrained(tmp_path)
     back = load_host(tmp_path)
@@ -507,7 +551,6 @@ def test_a_map_that_is_replaced_is_seen_by_the_next_answer():
         assert pop.logits(ids, organelles=[who])[0, -len(tokens) - 1:-1].argmax(-1).tolist() == tokens
 
 
-@pytest.mark.xfail(strict=True, reason='weights are moved into inference tensors, which autograd refuses')
 def test_a_host_that_has_answered_can_still_be_differentiated_through():
     host = lively('qwen3')
     x = torch.randn(1, 4, host.config.hidden_size, requires_grad=True)
