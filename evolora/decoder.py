@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# %% ../nbs/01_decoder.ipynb #dbe68d30
+# %% ../nbs/01_decoder.ipynb #0e05633a
 LAYOUTS = ('qwen2', 'qwen3', 'llama', 'gemma3_text')    # models whose layers are computed here
 _ROPES = {'default', 'linear', 'llama3', 'yarn'}        # rotations that do not depend on the length of the text
 _MAPS = {'self_attn': ('q_proj', 'k_proj', 'v_proj', 'o_proj'), 'mlp': ('gate_proj', 'up_proj', 'down_proj')}
@@ -26,7 +26,10 @@ def supported(model: nn.Module) -> bool:
     return (kinds <= _ROPES and not getattr(config, 'use_bidirectional_attention', False)
             and getattr(config, 'attn_logit_softcapping', None) is None
             and all(type(m) is nn.Linear for m in linears)      # no quantised, sharded or wrapped map
-            and not any(m.weight.is_meta for m in linears))
+            and not any(m.weight.is_meta for m in linears)
+            # nor a part whose work somebody has replaced
+            and all('forward' not in vars(m) and type(m).__module__.startswith(('transformers.', 'torch.'))
+                    for m in model.modules()))
 
 # %% ../nbs/01_decoder.ipynb #2e4d681d
 def _side_by_side(tensors: list[torch.Tensor]) -> torch.Tensor | None:

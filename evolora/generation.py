@@ -147,7 +147,7 @@ def _spare_memory(**limits: int):
         now = ' and '.join(f'{name}={value}' for name, value in limits.items())
         raise MemoryError(f"out of memory with {now}; lower {' or '.join(limits)}, to a half, say") from None
 
-# %% ../nbs/01_generation.ipynb #1a3e35ed
+# %% ../nbs/01_generation.ipynb #df3800cd
 @dataclass
 class Trace:
     "What a pass over given answers saw, a line for each of their tokens, at the position that predicts it"
@@ -161,7 +161,7 @@ class Trace:
 
     def __len__(self): return len(self.rows)
 
-@torch.inference_mode()
+@torch.no_grad()        # and not in inference mode: a learning rule may go on with these tensors under autograd
 def trace(model: nn.Module, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], *,
           authors: Authors | None = None, temperature: float = 1.,
           chunk: int = 4096, # tokens in one pass: what bounds the memory

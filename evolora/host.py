@@ -119,13 +119,13 @@ class Host:
                 f'{len(self.tokenizer)} tokens · {self.meter.answer(30, 8) / 1e9:.3f} GFLOP for 30 tokens and 8 new')
 
 # %% ../nbs/01_host.ipynb #15f47355
-def check_room(host: 'Host', prompts: Sequence[str], encoded: Sequence[Sequence[int]], new: int) -> None:
-    "ValueError when a prompt is empty, or leaves no room for `new` tokens in the host's context"
+def check_room(host: 'Host', prompts: Sequence[str], encoded: Sequence[Sequence[int]], new: Sequence[int]) -> None:
+    "ValueError when a prompt is empty, or leaves no room in the host's context for so many new tokens"
     room = getattr(host.config.get_text_config(), 'max_position_embeddings', 2**31)
-    for i, ids in enumerate(encoded):
+    for i, (ids, more) in enumerate(zip(encoded, new)):
         if not ids: raise ValueError(f"prompt {i} has no tokens: {prompts[i]!r}; ask something")
-        if len(ids) + new > room:
-            raise ValueError(f"prompt {i} has {len(ids)} tokens and {new} more are wanted, but the context is {room}; "
+        if len(ids) + more > room:
+            raise ValueError(f"prompt {i} has {len(ids)} tokens and {more} more are wanted, but the context is {room}; "
                              "shorten it")
 
 def generate(host: Host, prompts: Sequence[str], *,
@@ -144,7 +144,7 @@ def generate(host: Host, prompts: Sequence[str], *,
     if seeds is not None and len(seeds) != len(prompts):
         raise ValueError(f"expected one seed a prompt, got {len(seeds)} for {len(prompts)} prompts")
     encoded = host.encode(prompts)
-    check_room(host, prompts, encoded, max_new_tokens)
+    check_room(host, prompts, encoded, [max_new_tokens] * len(encoded))
     made = sample(host.model, encoded, ends=host.ends, max_new_tokens=max_new_tokens, temperature=temperature,
                   seeds=seeds, authors=authors, rows=rows, chunk=chunk)
     read, written = np.array([len(e) for e in encoded]), np.array([len(t) for t in made.tokens])

@@ -218,7 +218,7 @@ def generate(self: Population, prompts: list[str], organelles: list[str | None],
     extra = [0 if id is None else self.adapter_flops_per_token(id) for id in organelles]
     return replace(made, flops=made.flops + passed * np.array(extra))
 
-# %% ../nbs/02_organelles.ipynb #727cff4e
+# %% ../nbs/02_organelles.ipynb #c9ab1450
 @patch
 def forward(self: Population, prompts: list[str], answers: list[list[int]], # token ids, as `Generation.tokens` has them
             organelles: list[str | None], *, temperature: float = 1.,
@@ -232,9 +232,12 @@ def forward(self: Population, prompts: list[str], answers: list[list[int]], # to
     if chunk < 1: raise ValueError(f"chunk must be at least 1, got {chunk}")
     for i, answer in enumerate(answers):
         if not len(answer): raise ValueError(f"answer {i} has no tokens; leave the row out")
+        if not 0 <= min(answer) <= max(answer) < (size := self.host.config.get_text_config().vocab_size):
+            raise ValueError(f"answer {i} expected token ids from 0 to {size - 1}, got {min(answer)} to {max(answer)}; "
+                             "give it as Generation.tokens has it")
     for id in set(organelles) - {None}: self[id]
     encoded = self.host.encode(prompts)
-    check_room(self.host, prompts, encoded, max(map(len, answers)))
+    check_room(self.host, prompts, encoded, [len(a) for a in answers])
     return trace(self.host.model, encoded, answers, authors=self._authors(organelles), temperature=temperature,
                  chunk=chunk)
 

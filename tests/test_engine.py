@@ -897,3 +897,36 @@ def test_buckets_waste_and_hold_no_more_than_they_may(lengths, spare, limit):
     for now, after in zip(found, found[1:]):
         first = lengths[after[0]]
         assert (first * len(now) - sum(lengths[i] for i in now) > spare or first * (len(now) + 1) > limit)
+
+
+def test_a_part_that_somebody_replaced_is_heard():
+    host = lively('qwen3')
+    mlp = host.model.model.layers[0].mlp
+    before, real = host.generate(['hello'], max_new_tokens=5, temperature=0.).logprobs, mlp.forward
+    mlp.forward = lambda x: 3 * real(x)
+    assert host.generate(['hello'], max_new_tokens=5, temperature=0.).logprobs != before
+
+
+def test_tokens_that_do_not_exist_are_refused():
+    pop = Population(lively('qwen3'), capacity=1)
+    pop.birth(draw(pop, 2))
+    for token in (9999, -1):
+        with pytest.raises(ValueError, match=f'answer 1 expected token ids from 0 to 258, got .*{token}'):
+            pop.forward(['a', 'b'], [[5], [5, token]], ['o1', 'o1'])
+
+
+def test_a_long_prompt_and_a_long_answer_need_not_fit_together():
+    pop = Population(lively('qwen3'), capacity=1)
+    pop.birth(draw(pop, 2))
+    lines = sum(len(t) for t in pop.forward(['x' * 500, 'a'], [[5], [6] * 100], ['o1', 'o1']))
+    assert lines == 101
+    with pytest.raises(ValueError, match='context is 512'): pop.forward(['x' * 500], [[6] * 100], ['o1'])
+
+
+def test_a_trace_can_be_learned_from():
+    pop = Population(lively('qwen3'), capacity=1)
+    pop.birth(draw(pop, 2))
+    trace, = pop.forward(['a'], [[5, 6, 7]], ['o1'])
+    weight = torch.zeros(4, trace.hidden.shape[1], requires_grad=True)
+    (trace.hidden @ weight.T).sum().backward()
+    torch.testing.assert_close(weight.grad[0], trace.hidden.sum(0))
