@@ -31,7 +31,7 @@ def supported(model: nn.Module) -> bool:
             and all('forward' not in vars(m) and type(m).__module__.startswith(('transformers.', 'torch.'))
                     for m in model.modules()))
 
-# %% ../nbs/01_decoder.ipynb #2e4d681d
+# %% ../nbs/01_decoder.ipynb #2d1f4674
 def _side_by_side(tensors: list[torch.Tensor]) -> torch.Tensor | None:
     "The tensors as one, where they already lie behind each other in one storage"
     first, ends = tensors[0], tensors[0].data_ptr()
@@ -53,20 +53,24 @@ def _fuse(parameters: list[nn.Parameter]) -> torch.Tensor | None:
                 at += len(p)
     return fused
 
-def _rms(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+def _rms(x: torch.Tensor, weight: torch.Tensor, eps: torch.Tensor) -> torch.Tensor:
     "Root-mean-square norm over the last dimension, computed in float32 (Zhang & Sennrich 2019)"
-    wide = x.float()
-    inverse = torch.linalg.vecdot(wide, wide).mul_(1 / x.shape[-1]).add_(eps).rsqrt_().unsqueeze(-1)
-    return (wide * inverse).to(x.dtype).mul_(weight)
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+    inverse = torch.addcmul(eps, length, length, value=1 / x.shape[-1]).rsqrt_()
+    return (x * inverse).to(x.dtype).mul_(weight)
+
+def _map(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    "A linear map; `weight` is (d_in, d_out)"
+    return torch.mm(x, weight) if bias is None else torch.addmm(bias, x, weight)
 
 class _Layer:
     "The tensors of one decoder layer, as `Decoder.run` reads them"
     def __init__(self, layer: nn.Module, prefix: str, norm_weight, heads: int, kv_heads: int):
         attention, mlp = layer.self_attn, layer.mlp
-        fused = lambda *maps: tuple(_fuse([getattr(m, part) for m in maps]) for part in ('weight', 'bias'))
+        fused = lambda *maps: (_fuse([m.weight for m in maps]).t(), _fuse([m.bias for m in maps]))
         self.qkv = fused(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.gate_up = fused(mlp.gate_proj, mlp.up_proj)
-        self.o, self.down, self.act = attention.o_proj, mlp.down_proj, mlp.act_fn
+        self.gate_up, self.act = fused(mlp.gate_proj, mlp.up_proj), mlp.act_fn
+        self.o, self.down = fused(attention.o_proj), fused(mlp.down_proj)
         self.scale, self.kind = attention.scaling, getattr(attention, 'layer_type', None)
         self.window = getattr(attention, 'sliding_window', None)
         self.before_attention = norm_weight(layer.input_layernorm)
@@ -81,13 +85,13 @@ class _Layer:
                                  norm_weight(attention.k_norm).expand(kv_heads, -1)])
         self.names = {m: f'{prefix}.{part}.{m}' for part, maps in _MAPS.items() for m in maps}
 
-# %% ../nbs/01_decoder.ipynb #14d0b7e8
+# %% ../nbs/01_decoder.ipynb #d713768b
 class Decoder:
     "The layers of a causal language model of a common layout, in as few operations as they take"
     def __init__(self, model: nn.Module):
         core, config = model.model, model.config
         self.embed, self.head, self.rotary = core.embed_tokens, model.lm_head, core.rotary_emb
-        self.eps = config.rms_norm_eps
+        self.eps = torch.tensor(config.rms_norm_eps, device=model.device)
         self.heads, self.kv_heads, self.width = (config.num_attention_heads, config.num_key_value_heads,
                                                  core.layers[0].self_attn.head_dim)
         self.softcap = getattr(config, 'final_logit_softcapping', None)
@@ -121,7 +125,7 @@ class Decoder:
         x = self.embed(ids).flatten(0, 1)
         for i, y in enumerate(self.layers):
             normed = _rms(x, y.before_attention, self.eps)
-            z = F.linear(normed, *y.qkv)
+            z = _map(normed, *y.qkv)
             for name, out in zip(('q_proj', 'k_proj', 'v_proj'), z.split((h * width, kv * width, kv * width), 1)):
                 add(y.names[name], normed, out)
             z = z.view(n, s, h + 2 * kv, width)
@@ -135,20 +139,21 @@ class Decoder:
             if last is not None and i == len(self.layers) - 1: a, x = a.index_select(0, last), x.index_select(0, last)
             x = self._add_map(x, a, y.o, y.names['o_proj'], y.after_attention, add)
             normed = _rms(x, y.before_mlp, self.eps)
-            z = F.linear(normed, *y.gate_up)
+            z = _map(normed, *y.gate_up)
             gate, up = z.chunk(2, 1)
             add(y.names['gate_proj'], normed, gate)
             add(y.names['up_proj'], normed, up)
             x = self._add_map(x, y.act(gate).mul_(up), y.down, y.names['down_proj'], y.after_mlp, add)
         return x
 
-    def _add_map(self, x, inputs, linear: nn.Linear, name: str, norm: torch.Tensor | None, add) -> torch.Tensor:
+    def _add_map(self, x, inputs, linear: tuple, name: str, norm: torch.Tensor | None, add) -> torch.Tensor:
         "The residual stream x plus what a map and its adapters make of the inputs"
-        if norm is None and linear.bias is None:
-            x = torch.addmm(x, inputs, linear.weight.t())
+        weight, bias = linear
+        if norm is None and bias is None:
+            x = torch.addmm(x, inputs, weight)
             add(name, inputs, x)
             return x
-        out = linear(inputs)
+        out = _map(inputs, weight, bias)
         add(name, inputs, out)
         return out.add_(x) if norm is None else _rms(out, norm, self.eps).add_(x)
 
@@ -169,7 +174,7 @@ class Causal:
         out = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, is_causal=True, scale=scale, enable_gqa=True)
         return out.transpose(1, 2).reshape(-1, q.shape[2] * q.shape[3])
 
-# %% ../nbs/01_decoder.ipynb #e68214ca
+# %% ../nbs/01_decoder.ipynb #94e9be2d
 class Grid:
     "Keys and values of groups of rows: each group continues one prompt `copies` times and stores it once"
     def __init__(self, decoder: Decoder, lengths: list[int], copies: int, room: int):
@@ -180,9 +185,17 @@ class Grid:
         self.cache = [weight.new_empty(2, self.groups, self.kv, self.prompt + copies * room, self.width)
                       for _ in decoder.layers]
         for x in self.cache: x[:, :, :, :self.prompt] = 0
-        gap = torch.arange(self.prompt)[None] >= torch.tensor(lengths)[:, None]
-        self.gap = torch.zeros(gap.shape).masked_fill_(gap, -torch.inf).to(weight)
-        self.own = torch.full((copies, copies), -torch.inf).fill_diagonal_(0.).to(weight)
+        self.lengths = torch.tensor(lengths, device=weight.device)
+        self._look()
+
+    def _look(self):
+        "Who may look at what: 0 or -inf for (group, copy, key)"
+        prompt, copy = torch.arange(self.prompt), torch.arange(self.copies)
+        # A gap behind a short prompt is nobody's, and a token behind the prompts belongs to one of the copies.
+        gap = prompt.to(self.lengths.device) >= self.lengths[:, None]
+        other = (copy[:, None] != copy.repeat(self.room)).to(gap.device)
+        hidden = torch.cat([gap[:, None].expand(-1, self.copies, -1), other.expand(self.groups, -1, -1)], -1)
+        self.visible = self.cache[0].new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)
 
     def store(self, where: torch.Tensor, which: torch.Tensor, prompts: Causal):
         "Take over the keys and values of some prompts"
@@ -193,11 +206,10 @@ class Grid:
     def begin(self, tokens: int):
         "Prepare for the next tokens of every row: who may look at what"
         g, c, p, s, seen = self.groups, self.copies, self.prompt, tokens, self.used
-        bias = self.gap.new_zeros(g, c, s, p + c * (seen + s))
-        bias[..., :p] = self.gap[:, None, None]
-        if c > 1: bias[..., p:] = self.own.repeat(1, seen + s)[:, None]
+        bias = self.visible[:, :, None, :p + c * (seen + s)]
         if s > 1:
             later = torch.ones(s, seen + s, device=bias.device).triu_(seen + 1).bool().repeat_interleave(c, 1)
+            bias = bias.repeat(1, 1, s, 1)
             bias[..., p:].masked_fill_(later, -torch.inf)
         self.start, self.tokens, self.used = p + c * seen, s, seen + s
         self.bias = bias[:, None, :, :, None].expand(-1, self.kv, -1, -1, self.share, -1).reshape(
@@ -206,9 +218,10 @@ class Grid:
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
         "Attention of the newest tokens, (cells, tokens, heads, width) each, to prompt and past: (cells, tokens, -1)"
         g, c, kv, s, w = self.groups, self.copies, self.kv, self.tokens, self.width
-        end = self.start + c * s
-        for x, new in zip(self.cache[layer], (k, v)):       # the newest tokens of all copies lie side by side
-            x[:, :, self.start:end].view(g, kv, s, c, w).copy_(new.view(g, c, s, kv, w).permute(0, 3, 2, 1, 4))
+        end, newest = self.start + c * s, self.cache[layer][:, :, :, self.start:self.start + c * s]
+        for x, new in zip(newest, (k, v)):                  # of all copies side by side
+            if s == 1: x.copy_(new.view(g, c, kv, w).transpose(1, 2))
+            else: x.view(g, kv, s, c, w).copy_(new.view(g, c, s, kv, w).permute(0, 3, 2, 1, 4))
         keys, values = self.cache[layer][:, :, :, :end].view(2, g * kv, end, w)
         q = q.view(g, c * s, kv, self.share * w).transpose(1, 2).reshape(g * kv, -1, w)
         weights = torch.baddbmm(self.bias, q, keys.mT, alpha=scale).softmax(-1)
@@ -224,4 +237,5 @@ class Grid:
                 new = old.new_empty(2, len(groups), self.kv, self.prompt + self.copies * room, self.width)
                 new[:, :, :, :used] = old[:, :, :, :used].index_select(1, groups)
                 self.cache[i] = new
-        self.groups, self.room, self.gap = len(groups), room, self.gap[groups]
+        self.groups, self.room, self.lengths = len(groups), room, self.lengths[groups]
+        self._look()

@@ -83,7 +83,7 @@ class _Recorder:
             self.record.inputs[name].append(x if len(x) == len(self.at) else x.index_select(0, self.at))
         if self.adapters is not None: self.adapters.add(name, x, out)
 
-# %% ../nbs/01_engine.ipynb #1a56d3bf
+# %% ../nbs/01_engine.ipynb #6eea56f4
 SEATS = (8, 4, 2, 1)    # rows that may share the keys and values of a prompt in one grid; 7 copies are 4 + 2 + 1
 
 class LeanRows:
@@ -94,9 +94,11 @@ class LeanRows:
         # The first token comes from the prompt and the last one is never read.
         self.rotations = decoder.rotations(max(self.lengths) + plan.new)
         self.room, self.read_tokens, self.adapters = min(8, plan.new), 0, None
+        # Sharing pays as long as the rows of a group do not write far more than the prompt that they share.
+        most = 8 * sum(self.lengths) / (len(self.lengths) * plan.new)
         seats = {}                                          # copies -> the groups that have so many
         for g, left in enumerate(plan.copies):
-            for size in SEATS:
+            for size in [size for size in SEATS if size <= most] or [1]:
                 while left >= size:
                     seats.setdefault(size, []).append(g)
                     left -= size
