@@ -7,13 +7,14 @@ __all__ = ['ROWS', 'NEW', 'alternate', 'workload', 'settlers', 'useful_flops', '
            'crowding', 'crowd', 'generation_parts', 'apart', 'memory', 'target', 'throughput_targets',
            'generation_targets', 'memory_targets', 'report', 'throughput_tables', 'generation_tables', 'memory_tables']
 
-# %% ../nbs/18_benchmarks.ipynb #70ec4ae2
+# %% ../nbs/18_benchmarks.ipynb #8f10a01e
 import re
 import resource
 import statistics
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from multiprocessing import get_context
@@ -70,14 +71,19 @@ def useful_flops(host: Host, made: Generation, copies: int) -> float:
     read = [host.meter.forward(int(p), logits=1) for p in made.prompt_tokens]
     return made.flops.sum() - sum(read) + sum(r - skipped * (p - 1) for r, p in zip(read, made.prompt_tokens)) / copies
 
-# %% ../nbs/18_benchmarks.ipynb #8d383599
+# %% ../nbs/18_benchmarks.ipynb #12341f19
 class Rivals:
     "The same work as others do it: transformers' own `generate`, and peft's two ways with many adapters"
     def __init__(self, host: Host, prompts: list[str], population: Population, who: list[str]):
         self.host, self.who = host, who
         self.order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))     # the kindest to padding
         self.ids = host.encode(prompts)
-        model = deepcopy(host.model)
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore', FutureWarning)  # peft asks transformers for a name that was renamed
+            self.peft = self._with_adapters(deepcopy(host.model), population).eval()
+
+    @staticmethod
+    def _with_adapters(model, population: Population):
         for i, id in enumerate(population.ids):
             rank = population[id].rank
             config = peft.LoraConfig(r=rank, lora_alpha=population.alpha, target_modules=list(population.targets))
@@ -86,7 +92,7 @@ class Rivals:
             for name, (A, B) in population.factors(id).items():
                 layer = model.get_submodule(f'base_model.model.{name}')
                 layer.lora_A[id].weight.data, layer.lora_B[id].weight.data = A, B
-        self.peft = model.eval()
+        return model
 
     def _generate(self, model, rows: list[int], temperature: float, **keywords) -> dict[int, list[int]]:
         width = max(len(self.ids[i]) for i in rows)
@@ -337,26 +343,30 @@ def report(name: str, rows: list[dict], targets: list[dict]) -> dict:
     met = all(t['met'] for t in targets if t['met'] is not None)
     return dict(name=name, rows=rows, targets=targets, targets_met=met)
 
-# %% ../nbs/18_benchmarks.ipynb #0025ee92
+# %% ../nbs/18_benchmarks.ipynb #2af6546f
 def throughput_tables(lines: list[dict]) -> dict[str, pd.DataFrame]:
-    "The lines of `throughput` for people: medians, and the least and most of the ratios"
+    "The lines of `throughput` for people: a column for each population, medians with the least and most of ratios"
     def cell(spread):
         return '' if spread is None else f"{spread['median']:.2f} ({spread['low']:.2f}–{spread['high']:.2f})"
-    what = [{'P': l['population'], 'ranks': l['ranks'], 'K': l['copies'], 'threads': l['threads']} for l in lines]
-    speed = [{f'({n})': f"{l['tokens_per_second'][n]['median']:,.0f}" if n in l['tokens_per_second'] else ''
-              for n in 'abcde'} | {'GFLOP/s of (b)': f"{l['gflops']:.0f} of {l['peak_gflops']:.0f}",
-                                   'unequal rows': f"{sum(v for k, v in l['unequal'].items() if k[0] == '(')}"
-                                                   if l['unequal'] else ''} for l in lines]
-    ratios = [{'limit': f"{l['limit']:.3f}", **{name: cell(s) for name, s in l['ratios'].items()}} for l in lines]
-    table = lambda columns: pd.DataFrame([w | c for w, c in zip(what, columns)])
-    return {'Tokens per second': table(speed), 'Ratios: median (least–most)': table(ratios)}
+    def column(l):
+        speed = {f'({n}) tokens/s': f"{l['tokens_per_second'][n]['median']:,.0f}"
+                 for n in 'abcde' if n in l['tokens_per_second']}
+        checked = {'unequal rows': str(sum(v for k, v in l['unequal'].items() if k[0] == '('))} if l['unequal'] else {}
+        return speed | {'FLOP limit': f"{l['limit']:.3f}"} | {n: cell(r) for n, r in l['ratios'].items() if r} | {
+            'GFLOP/s of (b), peak': f"{l['gflops']:.0f}, {l['peak_gflops']:.0f}"} | checked
+    tables = {}
+    for l in lines:
+        title = f"{l['threads']} thread{'s' * (l['threads'] > 1)}, ranks {l['ranks']}"
+        tables.setdefault(title, {})[f"P = {l['population']}"] = column(l)
+    return {title: pd.DataFrame(columns).fillna('').rename_axis('').reset_index() for title, columns in tables.items()}
 
 def generation_tables(lines: list[dict]) -> dict[str, pd.DataFrame]:
     "The lines of `generation_parts` for people"
-    return {'Parts of a generation': pd.DataFrame([{'P': l['population'], 'answers': int(l['answers']),
-                          **{part: f'{ms:.1f} ms' for part, ms in l['milliseconds'].items()},
-                          'other than model': f"{l['other_than_model']['median']:.1%}",
-                          'ms an answer': f"{l['milliseconds_per_answer']['median']:.2f}"} for l in lines])}
+    table = pd.DataFrame([{'P': l['population'], 'answers': int(l['answers']),
+                           **{part: f'{ms:.0f}' for part, ms in l['milliseconds'].items()},
+                           'not model': f"{l['other_than_model']['median']:.1%}",
+                           'per answer': f"{l['milliseconds_per_answer']['median']:.2f}"} for l in lines])
+    return {'Milliseconds of each part of a generation': table}
 
 def memory_tables(found: dict) -> dict[str, pd.DataFrame]:
     "What `memory` found, for people"

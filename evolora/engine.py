@@ -293,9 +293,12 @@ class ModuleRows:
                           position_ids=before + torch.arange(ids.shape[1], device=self.device),
                           past_key_values=self.cache)[0]
 
-# %% ../nbs/01_engine.ipynb #c08272a5
+# %% ../nbs/01_engine.ipynb #db34f434
 def session(model: nn.Module, plan: Plan) -> 'LeanRows | ModuleRows':
     "The leanest way that this model allows"
+    if getattr(model, '_is_stateful', False):
+        raise ValueError(f"expected a host that keeps keys and values, got {type(model).__name__}, which keeps a state "
+                         "that rows cannot share; choose a model with attention in every layer")
     if supported(model) and not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
         decoder = Decoder(model)
         inside = {name for layer in decoder.layers for name in layer.names.values()}

@@ -218,7 +218,7 @@ def generate(self: Population, prompts: list[str], organelles: list[str | None],
     extra = [0 if id is None else self.adapter_flops_per_token(id) for id in organelles]
     return replace(made, flops=made.flops + passed * np.array(extra))
 
-# %% ../nbs/02_organelles.ipynb #c9ab1450
+# %% ../nbs/02_organelles.ipynb #5c55cd7f
 @patch
 def forward(self: Population, prompts: list[str], answers: list[list[int]], # token ids, as `Generation.tokens` has them
             organelles: list[str | None], *, temperature: float = 1.,

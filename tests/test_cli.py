@@ -418,7 +418,8 @@ def test_help_tells_every_option(say, path, command):
 
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {'', 'run', 'ask', 'tasks', 'host', 'host train',
-                                                          'host measure'}
+                                                          'host measure', 'bench', 'bench throughput',
+                                                          'bench generation', 'bench memory'}
 
 
 # --- training the host

@@ -18,7 +18,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LM
 from evolora import engine
 from evolora.decoder import Decoder
 from evolora.engine import LeanRows, ModuleRows, buckets
-from evolora.generation import MARGIN, groups_of, uniforms
+from evolora.generation import MARGIN, groups_of, sample, uniforms
 from evolora.host import ARCHITECTURES, Host, byte_tokenizer, load_host, tiny_host
 from evolora.organelles import Population
 
@@ -930,3 +930,11 @@ def test_a_trace_can_be_learned_from():
     weight = torch.zeros(4, trace.hidden.shape[1], requires_grad=True)
     (trace.hidden @ weight.T).sum().backward()
     torch.testing.assert_close(weight.grad[0], trace.hidden.sum(0))
+
+
+def test_a_model_without_keys_and_values_is_refused_by_name():
+    from transformers import MambaConfig, MambaForCausalLM
+    config = MambaConfig(vocab_size=259, hidden_size=16, num_hidden_layers=1, state_size=4, eos_token_id=1)
+    model = MambaForCausalLM(config)
+    with pytest.raises(ValueError, match='keeps keys and values, got MambaForCausalLM'):
+        sample(model, [[5, 6]], ends=[1], max_new_tokens=2)
