@@ -142,7 +142,7 @@ def peak_gflops() -> Callable[[], float]:
 def _spread(values: list[float]) -> dict:
     return dict(median=float(statistics.median(values)), low=float(min(values)), high=float(max(values)))
 
-# %% ../nbs/18_benchmarks.ipynb #95e6c33d
+# %% ../nbs/18_benchmarks.ipynb #cafe0689
 def unequal(host: Host, population: Population, prompts: list[str], who: list[str], rivals: Rivals, slow: bool) -> dict:
     "Rows that differ when all decode greedily; rows of ours that were close, and that the adapters change at all"
     bare, ours = host.generate(prompts, temperature=0, max_new_tokens=NEW), population.generate(
@@ -157,7 +157,7 @@ def unequal(host: Host, population: Population, prompts: list[str], who: list[st
 
 def throughput(host: Host, *, sizes=(8, 32, 128, 512), threads=(1, 2), repeats: int = 9, slow_repeats: int = 3,
                mixed: bool = True, tick: Callable = lambda: None) -> list[dict]:
-    "A line for each population and number of threads: seconds, tokens per second and ratios of all ways to answer"
+    "A line for each population and number of threads, with all ways to answer; Ctrl-C keeps the lines that are done"
     lines, before = [], torch.get_num_threads()
     try:
         for count in threads:
@@ -166,6 +166,8 @@ def throughput(host: Host, *, sizes=(8, 32, 128, 512), threads=(1, 2), repeats: 
             for size in sizes:
                 for blend in (False, True) if mixed else (False,):
                     lines.append(_contest(host, size, blend, count, repeats, slow_repeats, peak, tick))
+    except KeyboardInterrupt:
+        if not lines: raise
     finally: torch.set_num_threads(before)
     return lines
 
@@ -222,7 +224,7 @@ def _contest(host, size, mixed, threads, repeats, slow_repeats, peak, tick) -> d
                 seconds={name: _spread(s) for name, s in seconds.items() if name != 'f'}, unequal=checked,
                 against_8=None if mixed or size < 512 else crowding(host, 8, size, repeats))
 
-# %% ../nbs/18_benchmarks.ipynb #90a6f406
+# %% ../nbs/18_benchmarks.ipynb #7e264276
 def crowd(size: int) -> EcologyConfig:
     "The preset `ecology` with so many organelles, that share 512 answers a generation"
     config = load_config('ecology').model_dump()
@@ -234,25 +236,25 @@ def crowd(size: int) -> EcologyConfig:
 def generation_parts(host: Host, sizes=(8, 32, 128, 512), generations: int = 8,
                      tick: Callable = lambda: None) -> list[dict]:
     "Milliseconds of each part of a generation, medians after two generations that are not counted"
-    lines = []
-    for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            ecology, timings, answers = Ecology(host, crowd(size), seed=0), [], []
-            record = begin(Path(folder) / 'run', ecology)
-            def keep(made):
-                start = time.perf_counter()
-                record.record(made)
-                timings.append(dict(made.timing['parts'], record=time.perf_counter() - start))
-                answers.append(made.row['episodes'])
-                tick()
-            ecology.run(generations + 2, hooks=[keep], say=None)
-        table, answers = pd.DataFrame(timings[2:]), pd.Series(answers[2:])
-        model = table['play'] / table.sum(axis=1)
-        lines.append(dict(population=size, answers=float(answers.median()),
-                          milliseconds=(1000 * table.median()).to_dict(),
-                          other_than_model=_spread((1 - model).tolist()),
-                          milliseconds_per_answer=_spread((1000 * table['play'] / answers).tolist())))
-    return lines
+    return [_parts(host, size, generations, tick) for size in sizes]
+
+def _parts(host, size, generations, tick) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        ecology, timings, answers = Ecology(host, crowd(size), seed=0), [], []
+        record = begin(Path(folder) / 'run', ecology)
+        def keep(made):
+            start = time.perf_counter()
+            record.record(made)
+            timings.append(dict(made.timing['parts'], record=time.perf_counter() - start))
+            answers.append(made.row['episodes'])
+            tick()
+        ecology.run(generations + 2, hooks=[keep], say=None)
+    if len(timings) < 3: raise KeyboardInterrupt            # a run stops softly, and this one has nothing to tell
+    table, answers = pd.DataFrame(timings[2:]), pd.Series(answers[2:])
+    model = table['play'] / table.sum(axis=1)
+    return dict(population=size, answers=float(answers.median()), milliseconds=(1000 * table.median()).to_dict(),
+                other_than_model=_spread((1 - model).tolist()),
+                milliseconds_per_answer=_spread((1000 * table['play'] / answers).tolist()))
 
 # %% ../nbs/18_benchmarks.ipynb #b99c27ad
 def _resident() -> float:

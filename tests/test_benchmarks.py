@@ -104,6 +104,17 @@ def test_throughput_has_a_line_for_each_population_and_number_of_threads(host, s
     assert [list(t.columns) for t in tables.values()] == [['', 'P = 4', 'P = 24']] * 2
 
 
+def test_an_interrupted_contest_keeps_the_lines_that_are_done(host, small, monkeypatch):
+    real = benchmarks._contest
+    def contest(host, size, *rest):
+        if size == 6: raise KeyboardInterrupt
+        return real(host, size, *rest)
+    monkeypatch.setattr(benchmarks, '_contest', contest)
+    how = dict(threads=(1,), repeats=1, slow_repeats=1, mixed=False)
+    assert [l['population'] for l in throughput(host, sizes=(4, 6), **how)] == [4]
+    with pytest.raises(KeyboardInterrupt): throughput(host, sizes=(6,), **how)
+
+
 def test_the_parts_of_a_generation_add_up(host, small):
     line, = generation_parts(host, sizes=(4,), generations=2)
     parts = line['milliseconds']
