@@ -109,7 +109,7 @@ class _Block:
     stop: int
     thin: bool
 
-# With so few rowsmore products cost more time than sharing an adapter's weights saves.
+# With so few rows, products for several sizes of tiles take longer than fetching an adapter once for each row.
 _FEW = 48
 
 def _tiles(rows_of: dict[int, list[int]]) -> dict[int, list[tuple[int, list[int]]]]:
@@ -125,6 +125,7 @@ def _tiles(rows_of: dict[int, list[int]]) -> dict[int, list[tuple[int, list[int]
                 at += size
     return found
 
+# %% ../nbs/01_adapters.ipynb #5ccff02a
 class RowAdapters:
     """The adapters of a list of rows, arranged so that a map costs two batched products for all rows alike.
 
@@ -175,6 +176,10 @@ class RowAdapters:
             if b.scales is not None: inner = inner.mul_(b.scales)
             outputs.baddbmm_(inner, B, alpha=b.scale)
 
+# %% ../nbs/01_adapters.ipynb #e12646c5
+# One model answers for one list of rows at a time, whichever population asks.
+_ANSWERING = weakref.WeakSet()
+
 @contextmanager
 def attached(model: nn.Module, adapters: RowAdapters | None, names: Iterable[str], *,
              rows: int | None = None): # how many rows a batch must have
@@ -197,9 +202,6 @@ def attached(model: nn.Module, adapters: RowAdapters | None, names: Iterable[str
     finally:
         _ANSWERING.discard(model)
         for h in handles: h.remove()
-
-# One model answers for one list of rows at a time, whichever population asks.
-_ANSWERING = weakref.WeakSet()
 
 # %% ../nbs/01_adapters.ipynb #6a345ae9
 _PREFIX = 'base_model.model.'

@@ -25,6 +25,7 @@ import pandas as pd
 import peft
 import torch
 
+from .decoder import supported
 from .ecology import Ecology, EcologyConfig, load_config
 from .generation import MARGIN
 from .host import Generation, Host, load_host
@@ -36,12 +37,12 @@ from .tasks import CELLS, draw_tasks
 # %% ../nbs/18_benchmarks.ipynb #f904ed20
 def alternate(contestants: dict, repeats: dict, tick: Callable = lambda: None) -> dict:
     "Seconds of each repeat of each contestant, taking turns, after one turn that is not counted"
-    seconds, last = {name: [] for name in contestants}, {}
+    seconds = {name: [] for name in contestants}
     for turn in range(max(repeats.values()) + 1):
         for name, run in contestants.items():
             if turn > repeats[name] or (turn == 0 and repeats[name] == 1): continue
             start = time.perf_counter()
-            last[name] = run()
+            run()
             if turn: seconds[name].append(time.perf_counter() - start)
             tick()
     return seconds
@@ -65,9 +66,11 @@ def settlers(host: Host, size: int, *, mixed: bool = False, step: float = .05) -
 
 def useful_flops(host: Host, made: Generation, copies: int) -> float:
     "What had to be computed: each prompt once, no padding, no row that has ended, of the last layer only what is read"
-    layer = host.model.model.layers[-1]
-    skipped = 2 * sum(m.weight.numel() for m in (layer.self_attn.o_proj, layer.mlp.gate_proj, layer.mlp.up_proj,
-                                                 layer.mlp.down_proj))
+    skipped = 0                                             # only our own layers leave something out
+    if supported(host.model):
+        layer = host.model.model.layers[-1]
+        skipped = 2 * sum(m.weight.numel() for m in (layer.self_attn.o_proj, layer.mlp.gate_proj, layer.mlp.up_proj,
+                                                     layer.mlp.down_proj))
     read = [host.meter.forward(int(p), logits=1) for p in made.prompt_tokens]
     return made.flops.sum() - sum(read) + sum(r - skipped * (p - 1) for r, p in zip(read, made.prompt_tokens)) / copies
 
@@ -96,8 +99,9 @@ class Rivals:
 
     def _generate(self, model, rows: list[int], temperature: float, **keywords) -> dict[int, list[int]]:
         width = max(len(self.ids[i]) for i in rows)
-        ids = torch.tensor([[self.host.pad] * (width - len(self.ids[i])) + self.ids[i] for i in rows])
-        mask = torch.tensor([[0] * (width - len(self.ids[i])) + [1] * len(self.ids[i]) for i in rows])
+        pads, device = [width - len(self.ids[i]) for i in rows], self.host.device
+        ids = torch.tensor([[self.host.pad] * n + self.ids[i] for n, i in zip(pads, rows)], device=device)
+        mask = torch.tensor([[0] * n + [1] * (width - n) for n in pads], device=device)
         how = dict(do_sample=True, temperature=temperature, top_k=0, top_p=1.) if temperature else dict(do_sample=False)
         with torch.inference_mode():
             out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=NEW, eos_token_id=self.host.ends,
@@ -131,7 +135,7 @@ class Rivals:
 # %% ../nbs/18_benchmarks.ipynb #f05e4c63
 def peak_gflops() -> Callable[[], float]:
     "A large matrix product, at the size that suits this machine best: call it for FLOP/s in units of 1e9"
-    def rate(x): 
+    def rate(x):
         start = time.perf_counter()
         x @ x
         return 2 * len(x)**3 / (time.perf_counter() - start) / 1e9
@@ -155,6 +159,7 @@ def unequal(host: Host, population: Population, prompts: list[str], who: list[st
                   '(c) against (e)': count(ours, rivals.one_by_one(0))}
     return found
 
+# %% ../nbs/18_benchmarks.ipynb #850ca3b7
 def throughput(host: Host, *, sizes=(8, 32, 128, 512), threads=(1, 2), repeats: int = 9, slow_repeats: int = 3,
                mixed: bool = True, tick: Callable = lambda: None) -> list[dict]:
     "A line for each population and number of threads, with all ways to answer; Ctrl-C keeps the lines that are done"
@@ -173,7 +178,7 @@ def throughput(host: Host, *, sizes=(8, 32, 128, 512), threads=(1, 2), repeats: 
 
 def crowding(host: Host, few: int, many: int, repeats: int) -> dict:
     "Seconds an answer with many organelles against few, on the same rows, each with a prompt of its own"
-    prompts, seconds = workload(1), {}
+    prompts = workload(1)
     def answering(size):
         population = settlers(host, size)
         who = [population.ids[i * size // ROWS] for i in range(ROWS)]
@@ -181,6 +186,7 @@ def crowding(host: Host, few: int, many: int, repeats: int) -> dict:
     seconds = alternate({size: answering(size) for size in (few, many)}, dict.fromkeys((few, many), repeats))
     return _spread([b / a for a, b in zip(seconds[few], seconds[many])])
 
+# %% ../nbs/18_benchmarks.ipynb #ce576641
 def _contest(host, size, mixed, threads, repeats, slow_repeats, peak, tick) -> dict:
     copies = 1 if size > ROWS // 4 else 4
     prompts, population = workload(copies), settlers(host, size, mixed=mixed)

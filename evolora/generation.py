@@ -114,6 +114,7 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
     cut = lambda x: [row[:k] for row, k in zip(x.tolist(), length)]
     return Samples(cut(tokens), cut(logprobs), margins.cpu().numpy().astype(float))
 
+# %% ../nbs/01_generation.ipynb #9edb54c9
 def _rows(batch: list[Group], group: torch.Tensor) -> torch.Tensor:
     "The row that each line belongs to, where only its group is known"
     seats = [iter(g) for g in batch]
@@ -138,6 +139,7 @@ def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], luck, sto
             row, live, chosen, arranged = row[kept], live[kept], chosen[kept], True
         logits = rows.next(chosen)
 
+# %% ../nbs/01_generation.ipynb #c81200d3
 @contextmanager
 def _spare_memory(**limits: int):
     "Say what to lower when memory runs out"
