@@ -35,6 +35,7 @@ class Traits(BaseModel):
     appetite: float = Field(1., ge=.25, le=4, description="factor on the number of tasks it asks for")
     selectivity: float = Field(2., ge=0, le=8, description="how sharply it prefers its best cells; 0 is not at all")
     step: float = Field(.1, ge=.001, le=1, description="size of its mutations, see `variation`")
+    plasticity: float = Field(1., ge=.1, le=10, description="factor on the step of its learning, see `plasticity`")
 
 @dataclass(frozen=True)
 class Organelle:
@@ -51,14 +52,16 @@ class Organelle:
 class Population:
     "Every organelle's LoRA factors on one host, attached once"
     def __init__(self, host: Host, *, capacity: int = 32, max_rank: int = 8, alpha: float = 8.,
-                 targets: tuple[str, ...] = ('o_proj', 'down_proj')):
+                 targets: tuple[str, ...] = ('o_proj', 'down_proj'),
+                 blocks: int | None = None): # adapters only in so many of the last blocks
         if not (isinstance(alpha, (int, float)) and 0 < alpha < math.inf):
             raise ValueError(f"alpha must be a positive number, got {alpha!r}; 8 is a fair start")
-        linears = target_linears(host.model, tuple(targets))
+        linears = target_linears(host.model, tuple(targets), blocks=blocks)
         if not linears:
             raise ValueError("targets must name at least one linear map, got none; ('o_proj', "
                              "'down_proj') suits most models")
-        self.host, self.alpha, self.targets = host, float(alpha), tuple(targets)
+        self.host, self.alpha = host, float(alpha)
+        self.targets = tuple(targets) if blocks is None else tuple(linears)
         self.shapes = {n: tuple(m.weight.shape) for n, m in linears.items()}
         self.stack = AdapterStack(self.shapes, capacity=capacity, max_rank=max_rank,
                                   device=next(iter(linears.values())).weight.device)
@@ -82,7 +85,12 @@ class Population:
 
     def __repr__(self):
         return (f"Population({len(self)} of {self.capacity} on {self.host.id!r}, max_rank={self.max_rank}, "
-                f"targets={self.targets})")
+                f"targets={self.kinds})")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        "The last parts of the targets' names, once each"
+        return tuple(dict.fromkeys(t.split('.')[-1] for t in self.targets))
 
 # %% ../nbs/02_organelles.ipynb #e65b967f
 def founder_factors(shapes: dict[str, tuple[int, int]], rank: int, rng: np.random.Generator) -> Factors:
@@ -164,7 +172,7 @@ def norms(self: Population) -> pd.DataFrame:
 @patch
 def _repr_markdown_(self: Population) -> str:
     head = (f"**Population** on `{self.host.id}`: {len(self)} of {self.capacity} slots, {self.births} births, "
-            f"targets {', '.join(self.targets)}\n\n")
+            f"{len(self.shapes)} maps ({', '.join(self.kinds)})\n\n")
     norms = self.norms().delta_norm
     body = [f"| {o.id} | {o.born} | {o.operator} | {', '.join(o.parents) or '–'} | {o.rank} | "
             f"{self.parameters(o.id):,} | {f'{norms[o.id]:.3f}' if norms[o.id] else '0 (no-op)'} | "

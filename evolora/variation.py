@@ -137,10 +137,11 @@ def _limits(name: str) -> tuple[float, float]:
     return bounds['Ge'].ge, bounds['Le'].le
 
 def mutate_traits(traits: Traits, rng: np.random.Generator, *, tau: float = .3) -> Traits:
-    "Log-normal changes of step and appetite, normal ones of explore and selectivity, within the traits' limits"
-    z = tau * rng.standard_normal(4)
+    "Log-normal changes of step, appetite and plasticity, normal ones of explore and selectivity, within limits"
+    z = tau * rng.standard_normal(5)
     changed = {'step': traits.step * math.exp(z[0]), 'appetite': traits.appetite * math.exp(z[1]),
-               'explore': traits.explore + z[2] / 4, 'selectivity': traits.selectivity + 2 * z[3]}
+               'explore': traits.explore + z[2] / 4, 'selectivity': traits.selectivity + 2 * z[3],
+               'plasticity': traits.plasticity * math.exp(z[4])}
     return Traits(**{k: float(np.clip(v, *_limits(k))) for k, v in changed.items()})
 
 # %% ../nbs/04_variation.ipynb #62abc44c

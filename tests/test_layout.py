@@ -23,8 +23,8 @@ TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md',
 
 # Libraries that few modules may import: at the top, and only inside functions.
 HEAVY = {
-    'torch': ({'adapters', 'decoder', 'engine', 'generation', 'host', 'pretraining', 'organelles', 'variation',
-               'ecology', 'benchmarks'}, {'runs', 'cli'}),
+    'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'host', 'plasticity', 'pretraining',
+               'organelles', 'variation', 'ecology', 'baselines', 'benchmarks'}, {'runs', 'cli'}),
     'altair': ({'analysis'}, {'cli'}),
     'vl_convert': ({'analysis'}, set()),
     'ipywidgets': (set(), set()),

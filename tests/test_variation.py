@@ -187,7 +187,7 @@ def test_parents_are_drawn_by_rank():
 def test_offspring_are_born_different(pop):
     rng, seen = np.random.default_rng(0), set()
     config = VariationConfig(rank_change=.3, operators={o: 1. for o in ('gaussian', 'direction', 'rescale', 'silence')})
-    for _ in range(60):
+    for _ in range(120):
         child = make_offspring(pop, [str(p) for p in rng.permutation(['o1', 'o2'])], rng, config)
         one = pop.birth(child.factors, **child.birth)
         assert one.rank == child.rank <= pop.max_rank and one.parents == child.parents
