@@ -1,0 +1,589 @@
+"""What no lesson shows of `evolora.evaluation`: it touches nothing, and its numbers are those of a paper and pencil.
+
+Most tests ask actors: a population whose every answer is written down here, so that all that follows is known.
+"""
+import json
+import math
+import random
+import re
+from copy import deepcopy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from evolora import evaluation
+from evolora.curriculum import CurriculumConfig
+from evolora.ecology import Ecology, EcologyConfig
+from evolora.economy import EconomyConfig, answer_cost
+from evolora.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evaluation, Router, answer, brittleness, compare,
+                                evaluate, everyone, fit_router, holdout, oracle, samples, selection, vote)
+from evolora.evidence import wilson
+from evolora.host import load_host, tiny_host
+from evolora.organelles import Population
+from evolora.tasks import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, STREAMS, Cell, chance, draw_tasks, grade,
+                           stream_of)
+from evolora.variation import OPERATORS, VariationConfig
+
+
+class Actors:
+    "A population with a script: `says(organelle, prompt, seed)` is the whole answer"
+    def __init__(self, says, ids=('o1', 'o2')): self.says, self.ids, self.asked = says, list(ids), []
+    def weights_hash(self): return 'ab' * 32
+
+    def generate(self, prompts, organelles, *, temperature, seeds, max_new_tokens, rows):
+        self.asked.append(len(prompts))
+        self.seeds = list(seeds)
+        texts = [self.says(*row) for row in zip(organelles, prompts, seeds)]
+        n, new = len(texts), np.array([len(t) for t in texts])
+        return SimpleNamespace(texts=texts, prompt_tokens=np.full(n, 10), new_tokens=new, flops=1e9 * (1. + new))
+
+
+MATH, SORT = draw_tasks([Cell('math', 1)], stream='selection', n=12), draw_tasks([Cell('string.sort', 2)],
+                                                                                 stream='selection', n=12)
+BOTH = MATH + SORT
+GOLD = {t.prompt: t.answer for t in BOTH} | {t.prompt: t.answer for t in holdout(240)}
+
+
+def specialists(organelle, prompt, seed):
+    "o1 sums, o2 sorts, the host does neither"
+    able = {'o1': prompt.startswith('What'), 'o2': prompt.startswith('Sort')}.get(organelle, False)
+    return GOLD[prompt] if able else 'x'
+
+
+def table(rows):
+    "Answers to one task each row: (organelle, task, value, success)"
+    return pd.DataFrame([dict(organelle=who, family='math', depth=1, task=task, text=value or '?', value=value,
+                              parsed=value is not None, progress=float(right), success=right, prompt_tokens=10,
+                              new_tokens=2, gflops=.5) for who, task, value, right in rows])
+
+
+def wrong_lines(raised):
+    with pytest.raises(ValueError) as e: raised()
+    assert '\n' not in str(e.value), 'an error is one line'
+    return str(e.value)
+
+
+# --- purity, on real models
+
+@pytest.fixture(scope='module')
+def host(): return load_host('embedded', threads=1)
+
+
+@pytest.fixture(scope='module')
+def pop(host):
+    one = Population(host, capacity=3)
+    for i in range(3):
+        id = one.birth().id
+        one.write(id, OPERATORS['gaussian'](one.factors(id), rng=np.random.default_rng(i), step=.6))
+    return one
+
+
+def world(pop):
+    "All that a measurement might touch"
+    return (pop.weights_hash(), pop.host.weights_hash(), pop.ids, pop.births, [vars(o) for o in pop],
+            {n: t.clone() for n, t in pop.stack.A.items()}, torch.get_rng_state().tolist(),
+            [str(x) for x in np.random.get_state()], random.getstate(), pop.host.model.training,
+            sum(len(m._forward_hooks) for m in pop.host.model.modules()), torch.is_grad_enabled())
+
+
+def same(one, other):
+    return all(torch.equal(a[n], b[n]) if isinstance(a, dict) else a == b
+               for a, b in zip(one, other) for n in (a if isinstance(a, dict) else [None]))
+
+
+def test_measuring_touches_nothing(pop):
+    chosen, fresh = selection(24), [t for t in holdout(48) if t.family in ('math', 'string.sort', 'code.format')]
+    router = fit_router(pop, chosen)
+    said, before = router.model_dump_json(), world(pop)
+    first = evaluate(pop, fresh, router=router)
+    for measure in (lambda: answer(pop, fresh, 'o1', temperature=1.), lambda: everyone(pop, fresh, host=True),
+                    lambda: samples(pop, fresh, ['o1', None] * 9, 2), lambda: fit_router(pop, chosen, by='cell'),
+                    lambda: evaluate(pop.host, fresh), lambda: brittleness(pop, fresh[:6], 'o2'),
+                    lambda: (first.by_family(), first.interval(resamples=50), compare(first, first, resamples=50))):
+        measure()
+        assert same(world(pop), before)
+    assert router.model_dump_json() == said
+    pd.testing.assert_frame_equal(evaluate(pop, fresh, router=router).answers, first.answers)
+
+
+def test_the_next_generation_does_not_know_that_it_was_watched(host):
+    config = EcologyConfig(founders=3, capacity=5, cells=['math:1', 'string.sort:1'], max_new_tokens=8,
+                           curriculum=CurriculumConfig(budget=4., budget_max=6), variation=VariationConfig(mu=3))
+    watched, alone = Ecology(host, config), Ecology(host, config)
+    for _ in range(2):
+        watched.step(), alone.step()
+        books = deepcopy((watched.ledger.state(), watched.prices.state(), watched.curriculum.state()))
+        evaluate(watched.population, holdout(16))
+        fit_router(watched.population, selection(16))
+        brittleness(watched.population, holdout(8), watched.population.ids[0])
+        assert (watched.ledger.state(), watched.prices.state(), watched.curriculum.state()) == books
+        assert watched.ledger.audit().balanced
+    mine, yours = watched.step().tables, alone.step().tables
+    assert mine['episodes'] and all(mine[table] == yours[table] for table in mine if table != 'timings')
+    assert watched.population.weights_hash() == alone.population.weights_hash()
+
+
+def test_the_host_is_the_population_without_organelles(pop):
+    fresh = holdout(24)
+    pd.testing.assert_frame_equal(answer(pop, fresh), answer(pop.host, fresh))
+    pd.testing.assert_frame_equal(answer(pop, fresh, temperature=1.), answer(pop.host, fresh, temperature=1.))
+    mutant = answer(pop, fresh, 'o1')
+    bare = answer(pop, fresh)
+    assert (mutant.gflops > bare.gflops).any() and mutant.text.tolist() != bare.text.tolist()
+
+
+def test_luck_belongs_to_task_seed_and_sample(host):
+    fresh = holdout(16)
+    at = lambda tasks, **how: answer(host, tasks, temperature=1., **how).set_index('task').text
+    pd.testing.assert_series_equal(at(fresh[::-1]).sort_index(), at(fresh).sort_index())
+    assert at(fresh[:4]).tolist() == at(fresh).tolist()[:4]
+    assert at(fresh, seed=1).tolist() != at(fresh).tolist() != at(fresh, sample=1).tolist()
+    several = samples(host, fresh, None, 3)
+    assert several['sample'].tolist() == [0, 1, 2] * 16
+    for s in range(3): assert several[several['sample'] == s].text.tolist() == at(fresh, sample=s).tolist()
+    assert at(fresh).tolist() == answer(host, fresh, temperature=1., rows=5).text.tolist()
+
+
+# --- answers
+
+def test_an_answer_is_a_row():
+    says = iter(['7', 'Answer: 007', 'seven', GOLD[MATH[3].prompt]])
+    rows = answer(Actors(lambda *_: next(says)), MATH[:4], ['o1', None, 'o2', 'o2'])
+    assert list(rows) == COLUMNS
+    assert rows.organelle.tolist() == ['o1', None, 'o2', 'o2'] and rows.value[2] is None
+    assert rows.value[:2].tolist() == ['7', '7'] and rows.parsed.tolist() == [True, True, False, True]
+    assert rows.success.tolist() == [False, False, False, True]
+    assert rows.gflops.tolist() == [1. + len(t) for t in rows.text]
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_a_value_is_what_was_said_and_not_how(family):
+    task = draw_tasks([Cell(family, 2)], stream='selection', n=1)[0]
+    said = answer(Actors(lambda id, *_: {'o1': task.answer, 'o2': f'I think\n Answer: {task.answer} \n'}[id]),
+                  [task, task], ['o1', 'o2'])
+    assert said.success.all() and said.value[0] == said.value[1]
+    json.loads(said.value[0])
+
+
+def test_the_order_of_keys_is_no_part_of_a_value():
+    task = draw_tasks([Cell('json_repair', 3)], stream='selection', n=1)[0]
+    other = json.dumps(dict(reversed(task.meta['whole'].items())))
+    said = answer(Actors(lambda id, *_: {'o1': task.answer, 'o2': other}[id]), [task, task], ['o1', 'o2'])
+    assert said.value[0] == said.value[1] and said.text[0] != said.text[1] and said.success.all()
+
+
+def test_a_family_is_known_by_its_depth_too():
+    "Two cells may ask one question and want different answers: both stay in one table"
+    one = MATH[0]
+    two = replace(one, depth=3, answer='0')
+    e = Evaluation(answer(Actors(lambda *_: one.answer), [one, two]), 'x')
+    assert e.answers.success.tolist() == [True, False]
+
+
+def test_everyone_answers_everything():
+    actors = Actors(specialists)
+    rows = everyone(actors, BOTH, host=True)
+    assert len(rows) == 3 * 24 and actors.asked == [72]         # in one batch
+    assert actors.seeds == 3 * actors.seeds[:24] and len(set(actors.seeds)) == 24, 'each task has its luck, for all'
+    right = rows.assign(who=[id or 'host' for id in rows.organelle]).groupby(['who', 'family']).success.sum().unstack()
+    assert right.loc['o1'].tolist() == [12, 0] and right.loc['o2'].tolist() == [0, 12] and not right.loc['host'].any()
+
+
+@pytest.mark.parametrize('call, says', [
+    (lambda a: answer(a, []), 'at least one task, got none'),
+    (lambda a: answer(a, [replace(MATH[0], id='')]), 'expected tasks with ids'),
+    (lambda a: answer(a, MATH, ['o1']), 'got 1 for 12 tasks'),
+    (lambda a: answer(a, MATH, 'o9'), "no organelle 'o9' to answer; known: o1, o2"),
+    (lambda a: answer(object(), MATH), 'expected a Population or a Host, got object'),
+    (lambda a: everyone(a, [*MATH, MATH[0]]), 'each task once'),
+    (lambda a: everyone(Actors(specialists, ids=[]), MATH), 'at least one organelle, got none'),
+    (lambda a: samples(a, MATH, None, 0), 'expected k >= 1'),
+    (lambda a: samples(a, MATH, None, 2, temperature=0), 'greedy answers are all one'),
+    (lambda a: samples(a, MATH, None, 2, sample=1), 'leave it out'),
+    (lambda a: evaluate(a, [], 'o1'), 'at least one task, got none'),
+    (lambda a: evaluate(a, [MATH[0]] * 2), 'each task once'),
+])
+def test_bad_questions(call, says): assert says in wrong_lines(lambda: call(Actors(specialists)))
+
+
+def test_a_host_knows_no_organelle():
+    assert 'none, only the host' in wrong_lines(lambda: answer(tiny_host(), MATH, 'o1'))
+
+
+# --- one of many
+
+def test_the_most_frequent_value_wins():
+    rows = table([('o1', 't', '1', False), ('o2', 't', '2', True), ('o3', 't', '1', False)])
+    chosen = vote(rows)
+    assert chosen.value.tolist() == ['1'] and not chosen.success[0] and chosen.agreement[0] == 2 / 3
+    assert chosen.organelle.tolist() == ['vote'] and chosen.answers.tolist() == [3]
+    assert (chosen.prompt_tokens[0], chosen.new_tokens[0], chosen.gflops[0]) == (30, 6, 1.5)     # all are paid
+    assert oracle(rows).value.tolist() == ['2'] and oracle(rows).success[0] and oracle(rows).gflops[0] == 1.5
+
+
+@pytest.mark.parametrize('values, winner', [('12', '1'), ('21', '2'), ('1221', '1'), ('2112', '2'), ('3122', '2')])
+def test_ties_go_to_the_one_that_came_first(values, winner):
+    assert vote(table([(None, 't', v, False) for v in values])).value.tolist() == [winner]
+
+
+def test_the_unreadable_have_no_vote():
+    assert vote(table([('o1', 't', None, False)] * 3 + [('o2', 't', '5', True)])).value.tolist() == ['5']
+    nobody = vote(table([('o1', 't', None, False)] * 2))
+    assert nobody.value[0] is None and not nobody.parsed[0] and nobody.agreement[0] == 0
+    assert Evaluation(nobody, 'nobody').parse_rate == 0
+
+
+def test_the_vote_is_blind_to_gold():
+    rows = table([(None, task, v, right) for task in 'abc' for v, right in zip('1121', (False, False, True, False))])
+    lies = rows.assign(success=~rows.success, progress=1 - rows.progress)
+    assert vote(lies).value.tolist() == vote(rows).value.tolist() == ['1'] * 3
+    assert oracle(rows).value.tolist() == ['2'] * 3 and oracle(lies).value.tolist() == ['1'] * 3
+
+
+def test_votes_and_oracles_keep_the_order_of_tasks():
+    rows = table([('o1', t, '1', False) for t in 'cab'] + [('o2', t, '2', True) for t in 'bac'])
+    assert vote(rows).task.tolist() == oracle(rows).task.tolist() == list('cab')
+    assert 'use answer()' in wrong_lines(lambda: vote(rows.drop(columns='gflops')))
+
+
+def test_an_oracle_prefers_progress_where_nothing_is_right():
+    rows = table([('o1', 't', '1', False), ('o2', 't', '2', False)]).assign(progress=[.25, .5])
+    assert oracle(rows).value.tolist() == ['2'] and oracle(rows).progress[0] == .5
+
+
+# --- an evaluation
+
+@pytest.fixture
+def half(): return evaluate(Actors(specialists), BOTH, 'o1')
+
+
+def test_numbers_of_an_evaluation(half):
+    assert (half.accuracy, half.parse_rate, half.macro, half.geometric_mean, len(half)) == (.5, 1., .5, 0., 24)
+    assert half.families == {'math': 1., 'string.sort': 0.} and half.worst_family == 'string.sort'
+    assert tuple(half.interval()) == (.5, *wilson(12, 24)) and half.name == 'o1'
+    # 12 sums of two or three digits each cost 1 GFLOP and one a character; 12 wrong letters cost 2
+    spent = sum(1 + len(t.answer) for t in MATH) + 12 * 2
+    assert half.gflops_per_correct == pytest.approx(spent / 12)
+    tokens = sum(len(t.answer) for t in MATH) + 12 * 1 + 24 * 10
+    for config in (EconomyConfig(), EconomyConfig(price_gflop=1., price_token=2.)):
+        assert half.energy_per_correct(config) == pytest.approx(answer_cost(config, spent, tokens) / 12)
+
+
+def test_the_geometric_mean_of_families():
+    rows = table([(None, t, '1', t == 'a') for t in 'abcd']) # .25 in math, and 1 in the other
+    other = table([(None, 'e', '1', True)]).assign(family='word.count')
+    e = Evaluation(pd.concat([rows, other]), 'x')
+    assert (e.geometric_mean, e.macro, e.accuracy) == pytest.approx((.5, .625, .4))
+    assert Evaluation(rows, 'one family').geometric_mean == .25 and Evaluation(rows, 'one').worst_family == 'math'
+
+
+def test_the_table_by_family(half):
+    rows = half.by_family()
+    assert list(rows) == ['n', 'accuracy', 'low', 'high', 'chance', 'corrected'] and rows.n.tolist() == [12, 12]
+    assert tuple(rows.loc['math', ['low', 'high']]) == wilson(12, 12)
+    c = chance(Cell('string.sort', 2))
+    assert rows.chance['string.sort'] == pytest.approx(c)
+    assert rows.corrected.tolist() == pytest.approx([1, -c / (1 - c)])
+    assert half.by_family(level=.5).high['string.sort'] < rows.high['string.sort']
+    assert '| math | 12 | 1.000 |' in half._repr_markdown_() and '24 tasks' in repr(half)
+
+
+def test_chance_is_the_mean_over_the_cells_asked():
+    tasks = draw_tasks([Cell('math', 1), Cell('math', 3)], stream='selection', n=8)
+    got = evaluate(Actors(lambda *_: '0'), tasks).by_family().chance['math']
+    assert got == pytest.approx((chance(Cell('math', 1)) + chance(Cell('math', 3))) / 2)
+
+
+def test_nothing_right_is_infinitely_dear():
+    e = evaluate(Actors(specialists), BOTH)
+    assert (e.name, e.accuracy, e.gflops_per_correct, e.energy_per_correct()) == ('host', 0, math.inf, math.inf)
+    assert e.interval().low == 0 < e.interval().high and 'inf' in e._repr_markdown_()
+
+
+def test_the_bootstrap_of_an_evaluation_stays_within_cells(half):
+    assert tuple(half.interval(resamples=100)) == (.5, .5, .5)          # each family is all right or all wrong
+    assert half.interval(resamples=50, seed=1) == half.interval(resamples=50, seed=1)
+
+
+def test_an_evaluation_keeps_its_own_table(half):
+    rows = half.answers.copy()
+    e = Evaluation(rows, 'x')
+    rows['success'] = True
+    assert e.accuracy == .5
+
+
+@pytest.mark.parametrize('change, says', [
+    (lambda a: a.drop(columns='gflops'), "none named 'gflops'"), (lambda a: a.iloc[:0], 'at least one answer'),
+    (lambda a: pd.concat([a, a]), 'choose with vote() or oracle()')])
+def test_what_is_no_evaluation(half, change, says):
+    assert says in wrong_lines(lambda: Evaluation(change(half.answers), 'x'))
+
+
+def test_a_comparison_is_paired(half):
+    other = evaluate(Actors(specialists), BOTH[::-1], 'o2')             # the order does not matter
+    rows = compare(half, other)
+    assert rows.index.tolist() == ['overall', 'math', 'string.sort'] and rows.index.name == 'o1 − o2'
+    assert rows.loc['overall', ['n', 'difference', 'wins', 'losses']].tolist() == [24, 0, 12, 12]
+    assert rows.loc['math', ['a', 'b', 'difference', 'low', 'high']].tolist() == [1, 0, 1, 1, 1]
+    assert rows.loc['string.sort', ['difference', 'wins', 'losses']].tolist() == [-1, 0, 12]
+    assert compare(half, half).difference.tolist() == [0, 0, 0]
+    pd.testing.assert_frame_equal(compare(half, other), rows)
+
+
+def test_a_comparison_is_the_paired_bootstrap_of_evidence():
+    rng = np.random.default_rng(0)
+    rows = [table([(None, f'{i}', '1', bool(r)) for i, r in enumerate(rng.random(200) < p)]) for p in (.6, .4)]
+    a, b = (Evaluation(r, 'x') for r in rows)
+    got = compare(a, b).loc['overall']
+    d = rows[0].success.astype(float) - rows[1].success
+    assert got.difference == pytest.approx(d.mean()) and got.wins - got.losses == pytest.approx(200 * d.mean())
+    assert got.high - got.low == pytest.approx(2 * 1.96 * d.std() / np.sqrt(200), rel=.12)
+
+
+def test_only_the_same_tasks_compare(half):
+    fewer = evaluate(Actors(specialists), BOTH[1:])
+    assert "got 1 that only one of 'o1' and 'host' answered" in wrong_lines(lambda: compare(half, fewer))
+
+
+# --- routers
+
+def test_specialists_are_found():
+    actors = Actors(specialists)
+    router = fit_router(actors, BOTH)
+    assert router.table == {'math': 'o1', 'string.sort': 'o2'} and router.best == 'o1'
+    assert (router.answers, router.gflops) == (48, everyone(actors, BOTH).gflops.sum())
+    assert set(router.fitted) == {t.id for t in BOTH}
+    fresh = [t for t in holdout(240) if t.family in ('math', 'string.sort')]
+    e = evaluate(actors, fresh, router=router)
+    assert e.accuracy == 1 and e.name == 'routed by family' and set(e.answers.organelle) == {'o1', 'o2'}
+    assert evaluate(actors, fresh, 'o1').accuracy < 1
+
+
+def test_answers_at_hand_are_not_asked_again_but_still_paid():
+    actors = Actors(specialists)
+    rows = everyone(actors, BOTH)
+    actors.asked.clear()
+    shuffled = fit_router(actors, BOTH, answers=rows.sample(frac=1, random_state=0))
+    assert shuffled == fit_router(Actors(specialists), BOTH) and not actors.asked
+
+
+def test_the_unknown_goes_to_the_best_lower_bound():
+    def says(id, prompt, seed): return GOLD[prompt] if id == 'o2' or prompt.startswith('What') else 'x'
+    router = fit_router(Actors(says), BOTH)
+    assert router.best == 'o2' and router.route(holdout(8, kind='ood_family')) == ['o2'] * 8
+    assert router.table == {'math': 'o2', 'string.sort': 'o2'}
+    assert fit_router(Actors(says), BOTH, prior=0).table['math'] == 'o2'    # equal at sums: the better one overall
+
+
+def test_between_equals_the_oldest_and_before_it_the_host():
+    equal = Actors(lambda id, prompt, seed: GOLD[prompt])
+    assert fit_router(equal, BOTH).best == 'o1'
+    router = fit_router(equal, BOTH, host=True)
+    assert router.best is None and router.route(BOTH) == [None] * 24
+
+
+def test_shrinking_beats_a_lucky_family():
+    "o1 is right in all but one of 24; o2 got the one sorting task more, and nothing else"
+    def says(id, prompt, seed):
+        lucky = prompt == SORT[0].prompt
+        return GOLD[prompt] if (id == 'o2') == lucky or (id == 'o2' and prompt in few) else 'x'
+    few = {t.prompt for t in SORT}
+    actors, tasks = Actors(says), MATH + SORT[:2]
+    # sorting: o1 solves 1 of 2, o2 solves 2 of 2; overall 13 and 2 of 14
+    assert fit_router(actors, tasks, prior=0).table == {'math': 'o1', 'string.sort': 'o2'}
+    shrunk = lambda s, overall, m: (s + m * overall) / (2 + m)
+    for m, winner in ((1, 'o2'), (2, 'o1'), (20, 'o1')):
+        assert (shrunk(2, 2 / 14, m) > shrunk(1, 13 / 14, m)) == (winner == 'o2')
+        assert fit_router(actors, tasks, prior=m).table['string.sort'] == winner
+
+
+def test_a_router_by_cell_falls_back_twice():
+    cells = [Cell('math', 1), Cell('math', 2), Cell('string.sort', 1)]
+    tasks = draw_tasks(cells, stream='selection', n=60)
+    gold = {t.prompt: (t.answer, t.family, t.depth) for t in tasks}
+    knows = {'o1': {('math', 1)}, 'o2': {('math', 2), ('string.sort', 1)}}
+    actors = Actors(lambda id, prompt, seed: gold[prompt][0] if gold[prompt][1:] in knows[id] else 'x')
+    router = fit_router(actors, tasks, by='cell')
+    assert router.table == {'math:1': 'o1', 'math:2': 'o2', 'string.sort:1': 'o2', 'math': 'o2', 'string.sort': 'o2'}
+    assert router.best == 'o2'
+    made = Router(**router.model_dump() | {'table': {'math:1': 'o1', 'math': 'o2'}, 'best': 'o1'})
+    ask = [draw_tasks([c], stream='holdout', n=1)[0] for c in (Cell('math', 1), Cell('math', 4), Cell('word.count', 1))]
+    assert made.route(ask) == ['o1', 'o2', 'o1']
+    assert fit_router(actors, tasks).table == {'math': 'o2', 'string.sort': 'o2'}    # the cells are out of sight
+
+
+def test_a_cell_believes_its_family_first():
+    "Both solve math:1; o2 is better at sums, and o1 overall"
+    cells = {Cell('math', 1): ('o1', 'o2'), Cell('math', 2): ('o2',), Cell('string.sort', 1): ('o1',)}
+    tasks = [t for c, n in zip(cells, (4, 20, 30)) for t in draw_tasks([c], stream='selection', n=n)]
+    gold = {t.prompt: (t.answer, cells[t.family, t.depth]) for t in tasks}
+    router = fit_router(Actors(lambda id, prompt, seed: gold[prompt][0] if id in gold[prompt][1] else 'x'), tasks,
+                        by='cell')
+    assert router.best == 'o1' and router.table['math:1'] == 'o2' == router.table['math']
+
+
+@pytest.mark.parametrize('stream', [s for s in STREAMS if s != 'selection'])
+def test_a_router_is_fitted_on_selection_tasks(stream):
+    alien = draw_tasks([Cell('math', 1)], stream=stream, n=1)
+    said = wrong_lines(lambda: fit_router(Actors(specialists), MATH + alien))
+    assert f'got 1 others, the first one from the {stream} stream' in said
+
+
+def test_what_a_router_saw_is_no_measurement():
+    router = fit_router(Actors(specialists), BOTH)
+    fresh = [t for t in holdout(48) if t.family == 'math']
+    assert 'got 1 of 7' in wrong_lines(lambda: evaluate(Actors(specialists), [*fresh, MATH[3]], router=router))
+
+
+def test_a_router_belongs_to_its_population():
+    actors = Actors(specialists)
+    router = fit_router(actors, BOTH)
+    actors.weights_hash = lambda: 'cd' * 32
+    fresh = [t for t in holdout(48) if t.family == 'math']
+    assert 'got other weights; fit it again' in wrong_lines(lambda: evaluate(actors, fresh, router=router))
+    assert 'an organelle or a router' in wrong_lines(lambda: evaluate(actors, fresh, 'o1', router=router))
+
+
+@pytest.mark.parametrize('how, says', [
+    (dict(by='depth'), "by expected 'family' or 'cell', got 'depth'"), (dict(prior=-1), 'prior expected 0 or more'),
+    (dict(prior=math.inf), 'prior expected 0 or more'), (dict(level=2), 'level expected'),
+    (dict(answers=everyone(Actors(specialists), BOTH[:-1])), 'expected 48 answers, got 46'),
+    (dict(answers=pd.concat([everyone(Actors(specialists), BOTH)] * 2)), 'got another of o1'),
+    (dict(answers=everyone(Actors(specialists), BOTH, host=True)), 'got another of the host'),
+    (dict(answers=everyone(Actors(specialists), BOTH), host=True), 'expected 72 answers, got 48'),
+    (dict(answers=everyone(Actors(specialists), BOTH), seed=1), 'expected answers or seed, got both'),
+    (dict(answers=everyone(Actors(specialists), BOTH).drop(columns='task')), "none named 'task'"),
+])
+def test_bad_fits(how, says): assert says in wrong_lines(lambda: fit_router(Actors(specialists), BOTH, **how))
+
+
+def test_only_organelles_can_be_routed_to():
+    assert 'expected a Population, got Host' in wrong_lines(lambda: fit_router(tiny_host(), BOTH, host=True))
+    assert 'got none' in wrong_lines(lambda: fit_router(Actors(specialists, ids=[]), BOTH))
+
+
+def test_the_stream_can_be_read_off_the_id():
+    for name in STREAMS:
+        for t in draw_tasks(CELLS, stream=name, n=80): assert evaluation._stream_of_id(t.id) == name == stream_of(t)
+
+
+def test_a_router_survives_the_disk(tmp_path):
+    for router in (fit_router(Actors(specialists), BOTH, by='cell'), fit_router(Actors(specialists), BOTH, host=True)):
+        path = router.save(tmp_path / f'{router.by}.json')
+        assert Router.load(path) == router and json.loads(path.read_text())['format'] == 'evolora.router.1'
+        assert 'not overwritten' in wrong_lines(lambda: router.save(path))
+    assert 'No such file' in wrong_lines(lambda: Router.load(tmp_path / 'none.json'))
+    assert 'cannot write' in wrong_lines(lambda: router.save(tmp_path / 'no' / 'folder.json'))
+    assert 'cannot write' in wrong_lines(lambda: router.save(tmp_path / ('x' * 300)))
+    assert 'cannot read' in wrong_lines(lambda: Router.load(tmp_path))
+
+
+HOSTILE = {
+    'no JSON': lambda r: '{"by": ', 'a list': lambda r: '[]', 'nothing': lambda r: '', 'deep': lambda r: '[' * 100_000,
+    'bytes': lambda r: b'\xff\xfe', 'unknown key': lambda r: r | {'a\nb': 1}, 'missing key': lambda r: {'by': 'family'},
+    'unknown family': lambda r: r | {'table': {'maths': 'o1'}},
+    'unknown cell': lambda r: r | {'by': 'cell', 'table': {'math:9': 'o1'}},
+    'a cell by family': lambda r: r | {'table': {'math:1': 'o1'}},
+    'a path for an organelle': lambda r: r | {'table': {'math': '../o1'}}, 'o0': lambda r: r | {'best': 'o0'},
+    'number for an organelle': lambda r: r | {'best': 1}, 'newline behind an organelle': lambda r: r | {'best': 'o1\n'},
+    'fitted on the holdout': lambda r: r | {'fitted': [holdout(1)[0].id]},
+    'fitted on the train stream': lambda r: r | {'fitted': ['0' * 16]}, 'no id': lambda r: r | {'fitted': ['xyz']},
+    'free of charge': lambda r: r | {'answers': 0}, 'half an answer': lambda r: r | {'answers': 1.5},
+    'NaN': lambda r: json.dumps(r | {'gflops': float('nan')}), 'negative': lambda r: r | {'gflops': -1.},
+    'another format': lambda r: r | {'format': 'evolora.router.2'}, 'other weights': lambda r: r | {'weights': 'ab'},
+    'by luck': lambda r: r | {'by': 'luck'}}
+
+
+@pytest.mark.parametrize('name', HOSTILE)
+def test_a_router_from_a_stranger(name, tmp_path):
+    text = HOSTILE[name](json.loads(fit_router(Actors(specialists), BOTH).model_dump_json()))
+    path = tmp_path / 'router.json'
+    if isinstance(text, dict): text = json.dumps(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    said = wrong_lines(lambda: Router.load(path))
+    assert said.startswith(f'{path}: ') and said.endswith('expected a file that Router.save wrote') and len(said) < 600
+
+
+def test_a_router_is_shown_short():
+    router = fit_router(Actors(specialists), BOTH, host=True)
+    assert '| string.sort | o2 |' in router._repr_markdown_() and 'fitted on 24 tasks' in repr(router)
+
+
+# --- brittleness
+
+def test_brittleness_by_hand():
+    "o1 cannot bear a space in front; of its 12 sums all but two are right as they are"
+    fails = {t.prompt for t in MATH[:2]}
+    def says(id, prompt, seed):
+        clean = prompt.strip()
+        right = clean not in fails if not prompt.startswith(' ') else clean == MATH[0].prompt
+        return GOLD[clean] if right else 'x'
+    rows = brittleness(Actors(says), MATH, 'o1', augmentations={'front': lambda p: f' {p}', 'end': lambda p: f'{p} ',
+                                                                'none': lambda p: p})
+    assert rows.tasks.tolist() == [12, 12, 0, 12] and rows.index.tolist() == ['front', 'end', 'none', 'any']
+    assert rows.plain.tolist()[:2] == [10 / 12] * 2 and rows.accuracy.tolist()[:2] == [1 / 12, 10 / 12]
+    assert rows.lost.tolist() == [10, 0, 0, 10] and rows.brittle.tolist()[:2] == [1, 0] and rows.brittle['any'] == 1
+    assert rows.accuracy['any'] == 0 and np.isnan(rows.brittle['none'])
+    assert tuple(rows.loc['end', ['low', 'high']]) == wilson(0, 10)
+    front = brittleness(Actors(says), MATH, 'o1', augmentations={'front': lambda p: f' {p}'})
+    assert front.accuracy.tolist() == [1 / 12, 0], 'only what was right as it is can be right in every version'
+
+
+def test_who_solves_nothing_has_nothing_to_lose():
+    rows = brittleness(Actors(specialists), SORT, 'o1')
+    assert rows.brittle.isna().all() and (rows.lost == 0).all() and (rows.low == 0).all() and (rows.high == 1).all()
+    assert 'the row for all' in wrong_lines(lambda: brittleness(Actors(specialists), SORT, augmentations={'any': str}))
+    assert 'got 2 for 12 tasks' in wrong_lines(lambda: brittleness(Actors(specialists), SORT, ['o1', 'o2']))
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_an_augmentation_never_changes_what_is_asked(family, host):
+    "Behind the first word everything stays, to the last letter, but for a question mark that is no content"
+    tasks = draw_tasks([c for c in CELLS if c.family == family], stream='holdout', n=60)
+    unknown = host.tokenizer.unk_token_id
+    assert unknown is not None and unknown in host.encode(['Ünk'])[0]
+    for t in tasks:
+        first, content = t.prompt.split(' ', 1)
+        assert re.fullmatch('[A-Z][a-z]+', first), 'the first word is an instruction'
+        assert content.endswith('?') == (family in ('math', 'math.sequence', 'math.multi_step'))
+        for name, change in AUGMENTATIONS.items():
+            changed = change(t.prompt)
+            assert content.removesuffix('?') in changed, name
+            assert first.lower() in changed.lower() and unknown not in host.encode([changed])[0], name
+            assert (changed == t.prompt) == (name == 'no question mark' and not content.endswith('?')), name
+            assert abs(len(changed) - len(t.prompt)) <= len('Question: ')
+
+
+# --- streams
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_tasks_are_spread_over_their_cells(kind):
+    for draw, stream in ((holdout, 'holdout'), (selection, 'selection')):
+        tasks = draw(64, kind=kind)
+        count = pd.Series([(t.family, t.depth) for t in tasks]).value_counts()
+        assert len(tasks) == 64 and len(count) == len(KINDS[kind]) and count.max() - count.min() <= 1
+        assert {stream_of(t) for t in tasks} == {stream}
+        assert {t.id for t in tasks} != {t.id for t in draw(64, seed=1, kind=kind)}
+
+
+def test_the_kinds_divide_all_cells():
+    assert sorted(sum(KINDS.values(), ())) == sorted(CELLS)
+    assert {c.depth for c in KINDS['ood_depth']} == {OOD_DEPTH}
+    assert {c.family for c in KINDS['ood_family']} == set(OOD_FAMILIES)
+    assert not {c.family for c in KINDS['id'] + KINDS['ood_depth']} & set(OOD_FAMILIES)
+
+
+def test_bad_draws():
+    assert 'kind expected one of' in wrong_lines(lambda: holdout(4, kind='all'))
+    assert 'at least 1 task' in wrong_lines(lambda: selection(0))
+
+
+def test_grades_are_those_of_tasks():
+    said = answer(Actors(lambda id, prompt, seed: GOLD.get(prompt, '1')), BOTH[::5])
+    for t, row in zip(BOTH[::5], said.itertuples()):
+        g = grade(t, row.text)
+        assert (row.parsed, row.progress, row.success) == (g.parsed, g.progress, g.success)
