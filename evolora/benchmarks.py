@@ -26,7 +26,8 @@ import peft
 import torch
 
 from .decoder import supported
-from .ecology import Ecology, EcologyConfig, load_config
+from .configuration import EcologyConfig, load_config
+from .ecology import Ecology
 from .generation import MARGIN
 from .host import Generation, Host, load_host
 from .organelles import Population

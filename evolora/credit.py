@@ -230,17 +230,16 @@ def hebbian(reading: Reading, trees: Trees, weights: torch.Tensor, **_) -> Direc
 
 # %% ../nbs/03_credit.ipynb #f566d069
 def node(reading: Reading, trees: Trees, weights: torch.Tensor, *, rng: np.random.Generator,
-         sigma: float = .3, # of the noise, in units of the bottleneck's own root mean square
+         sigma: float = .1, # of the noise, in units of the input's root mean square, which a fresh bottleneck carries
          pairs: int = 1) -> Directions:
     "Noise on the bottleneck of every map, in opposite pairs, each kept as far as it made what was rewarded likelier"
-    base = reading.read(trees, grad=False)
-    inner = {n: torch.bmm(x.to(reading.A[n].dtype), reading.A[n].detach()[trees.owner].mT)
-             for n, x in reading.inputs.items()}
+    reading.read(trees, grad=False)
+    size = {n: sigma * x.float().square().mean().sqrt() for n, x in reading.inputs.items()}
+    shape = {n: (*x.shape[:2], reading.A[n].shape[1]) for n, x in reading.inputs.items()}
     total = {n: torch.zeros_like(a) for n, a in reading.A.items()}
     tree_of = trees.at // trees.ids.shape[1]
     for _ in range(pairs):
-        size = {n: sigma * (x.square().mean().sqrt() + 1e-3) for n, x in inner.items()}
-        noise = {n: torch.from_numpy(rng.standard_normal(tuple(x.shape))).to(x) * size[n] for n, x in inner.items()}
+        noise = {n: torch.from_numpy(rng.standard_normal(shape[n])).to(total[n]) * size[n] for n in total}
         worth, seen = [], []
         for sign in (1, -1):
             logprobs = reading.read(trees, grad=False, noise={n: sign * x for n, x in noise.items()}).detach()

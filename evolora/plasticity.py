@@ -157,9 +157,9 @@ def _wake(self: Plasticity, organelles: Sequence[str]):
     "The node rule learns A behind a fixed B other than zero: a no-op turns its factors round, and stays a no-op"
     if self.config.rule != 'node': return
     for id in dict.fromkeys(organelles):
-        if not self.population.is_noop(id): continue
-        turned = {}
-        for n, (A, B) in self.population.factors(id).items():
+        factors, turned = self.population.factors(id), {}
+        if any(B.any() for _, B in factors.values()): continue
+        for n, (A, B) in factors.items():
             root = math.sqrt(A.shape[1] / len(B))
             turned[n] = (torch.zeros_like(A), A[:, torch.arange(len(B)) % A.shape[1]].T.contiguous() * root)
         self.population.write(id, turned)

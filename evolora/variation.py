@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Spectrum', 'OPERATORS', 'JUDGED_BY', 'gaussian', 'combine', 'truncate', 'energy_kept', 'crossover', 'direction',
-           'rescale', 'silence', 'widen', 'narrow', 'mutate_traits', 'competence', 'survivors', 'choose_parents',
-           'VariationConfig', 'Offspring', 'make_offspring']
+           'rescale', 'silence', 'widen', 'narrow', 'mutate_traits', 'variances', 'competence', 'reliability',
+           'champions', 'survivors', 'choose_parents', 'VariationConfig', 'Offspring', 'make_offspring']
 
 # %% ../nbs/04_variation.ipynb #7b0c9646
 import math
@@ -145,49 +145,98 @@ def mutate_traits(traits: Traits, rng: np.random.Generator, *, tau: float = .3) 
     return Traits(**{k: float(np.clip(v, *_limits(k))) for k, v in changed.items()})
 
 # %% ../nbs/04_variation.ipynb #62abc44c
-JUDGED_BY = ['organelle', 'generation', 'family', 'depth', 'success', 'cost'] # columns of the episodes
+JUDGED_BY = ['organelle', 'generation', 'family', 'depth', 'task', 'success', 'cost'] # columns of the episodes
 
-def competence(episodes: pd.DataFrame, # one row an answer: organelle, generation, family, depth, success, cost
-               *,
-               prior: float = 8., # answers' worth of belief in the average
-              ) -> pd.DataFrame:
-    "Per organelle: episodes, success, competence (cell-centred and shrunk) and mean cost; best first"
-    if missing := [c for c in JUDGED_BY if c not in episodes]:
-        raise ValueError(f"episodes expected the columns {', '.join(JUDGED_BY)}, got none named {missing[0]!r}; "
-                         "read them with runs.read")
-    if not prior >= 0: raise ValueError(f"prior must be 0 or more answers, got {prior}; 8 is a fair start")
+def _task_means(episodes: pd.DataFrame) -> pd.DataFrame:
+    "A row per organelle and task: mean success, centred on its cell and generation, with the number of answers"
     y = episodes.success.to_numpy(float)
     cell = episodes.groupby(['generation', 'family', 'depth'], sort=False).ngroup().to_numpy(int)
     centred = y - (np.bincount(cell, y) / np.bincount(cell))[cell]
-    own = pd.DataFrame({'organelle': episodes.organelle, 'success': y, 'centred': centred, 'cost': episodes.cost}
-                       ).groupby('organelle', sort=False)
-    total, n = own.sum(), own.size()
-    table = pd.DataFrame({'episodes': n, 'success': total.success / n, 'competence': total.centred / (n + prior),
-                          'cost': total.cost / n})
+    data = pd.DataFrame({k: episodes[k].to_numpy() for k in ('organelle', 'generation', 'family', 'depth', 'task')})
+    data = data.assign(success=y, centred=centred, cost=episodes.cost.to_numpy(float), answers=1)
+    by = data.groupby(['organelle', 'generation', 'family', 'depth', 'task'], sort=False)
+    return by.agg(success=('success', 'mean'), centred=('centred', 'mean'), cost=('cost', 'mean'),
+                  answers=('answers', 'sum')).reset_index()
+
+def variances(tasks: int, centred: np.ndarray, who: np.ndarray) -> tuple[float, float]:
+    "Variance of a task within organelles, and of true skill between them (method of moments, at least 0)"
+    place = {o: i for i, o in enumerate(dict.fromkeys(who))}
+    at, m = np.array([place[o] for o in who], int), len(place)
+    if m < 2 or tasks <= m: return float(np.var(centred)) if tasks else 0., 0.
+    n = np.bincount(at, minlength=m)
+    means = np.bincount(at, centred, minlength=m) / n
+    within = float(np.square(centred - means[at]).sum() / (tasks - m))
+    size = (tasks - np.square(n).sum() / tasks) / (m - 1)
+    between = float((n * np.square(means - centred.mean())).sum() / (m - 1))
+    return within, max((between - within) / size, 0.)
+
+# %% ../nbs/04_variation.ipynb #c9f5505e
+def competence(episodes: pd.DataFrame, # one row an answer, with the columns JUDGED_BY
+               *,
+               prior: float | None = None, # tasks' worth of belief in the average; default: as the data say
+              ) -> pd.DataFrame:
+    "Per organelle: episodes, tasks, success, competence (cell-centred and shrunk) and mean cost; best first"
+    if missing := [c for c in JUDGED_BY if c not in episodes]:
+        raise ValueError(f"episodes expected the columns {', '.join(JUDGED_BY)}, got none named {missing[0]!r}; "
+                         "read them with runs.read")
+    if prior is not None and not prior >= 0:
+        raise ValueError(f"prior must be 0 or more tasks, got {prior}; 8 is a fair start")
+    units = _task_means(episodes)
+    if prior is None:
+        within, between = variances(len(units), units.centred.to_numpy(), units.organelle.to_numpy())
+        prior = within / between if between > 0 else math.inf
+    own = units.groupby('organelle', sort=False)
+    n, total = own.size(), own[['success', 'centred', 'cost']].sum()
+    table = pd.DataFrame({'episodes': own.answers.sum(), 'tasks': n, 'success': total.success / n,
+                          'competence': total.centred / (n + prior), 'cost': total.cost / n})
     return table.iloc[np.lexsort((_counter(table.index), table.cost, -table.competence))]
+
+def reliability(episodes: pd.DataFrame) -> float:
+    "Share of the differences between organelles that is skill and not luck: 0 is a lottery, 1 is an exam"
+    units = _task_means(episodes)
+    if not len(units): return 0.
+    within, between = variances(len(units), units.centred.to_numpy(), units.organelle.to_numpy())
+    luck = within * float((1 / units.groupby('organelle').size()).mean())
+    return between / (between + luck) if between else 0.
+
+def champions(episodes: pd.DataFrame, # one row an answer, with the columns JUDGED_BY
+              *, least: int = 3, # tasks in a family before somebody can be its champion
+             ) -> dict[str, str]:
+    "The most competent organelle of each family, shrunk by the evidence within it"
+    found = {}
+    for family, rows in episodes.groupby('family', sort=True):
+        table = competence(rows)
+        table = table[table.tasks >= least]
+        if len(table) and table.competence.iloc[0] > 0: found[family] = str(table.index[0])
+    return found
 
 def _counter(ids) -> np.ndarray: return np.array([int(i[1:]) for i in ids], dtype=int)
 
 # %% ../nbs/04_variation.ipynb #8f2a861e
-def survivors(table: pd.DataFrame, # index organelle; columns competence, cost, born (generation) and noop
-              *, mu: int, protect: int, generation: int) -> pd.DataFrame:
-    "The table, best first, with `lives` and a `reason` for each; protected newborns live beside the mu best"
-    if missing := [c for c in ('competence', 'cost', 'born', 'noop') if c not in table]:
-        raise ValueError(f"table expected the columns competence, cost, born and noop, got none named {missing[0]!r}; "
+def survivors(table: pd.DataFrame, # index organelle; columns competence, tasks, cost and noop
+              *, mu: int,
+              protect: int, # tasks before somebody is judged
+              champions: dict[str, str] | None = None, # family: organelle that lives whatever its place
+             ) -> pd.DataFrame:
+    "The table, best first, with `judged`, `lives` and a `reason` for each; the protected live beside the mu best"
+    if missing := [c for c in ('competence', 'tasks', 'cost', 'noop') if c not in table]:
+        raise ValueError(f"table expected the columns competence, tasks, cost and noop, got none named {missing[0]!r}; "
                          "join competence() with the population's")
     if mu < 1 or protect < 0:
         raise ValueError(f"expected mu >= 1 and protect >= 0, got {mu} and {protect}; somebody must live")
     # Without an answer there is no evidence, which is what a competence of 0 means.
-    table = table.fillna({'competence': 0., 'cost': 0.})
+    table = table.fillna({'competence': 0., 'cost': 0., 'tasks': 0})
     table = table.iloc[np.lexsort((_counter(table.index), table.cost, table.noop, -table.competence))]
-    young = generation - table.born < protect
-    place, adults = (~young).cumsum(), (~young).sum()
-    lives = young | (place <= mu)
-    def why(is_young, at, alive, noop):
-        said = 'newborn, protected' if is_young else f'place {at} of {adults}'
-        said += '' if alive else f', {mu} live'
+    judged, titles = table.tasks >= protect, {}
+    for family, id in (champions or {}).items(): titles.setdefault(id, []).append(family)
+    place, adults = judged.cumsum(), judged.sum()
+    lives = ~judged | (place <= mu) | table.index.isin(titles)
+    def why(id, known, at, alive, noop):
+        said = f'place {at} of {adults}' if known else f'protected, fewer than {protect} tasks'
+        said += f", champion of {', '.join(titles[id])}" if id in titles else '' if alive else f', {mu} live'
         return said + ('; no-op, answers as the host' if noop else '')
-    return table.assign(lives=lives, reason=[why(*row) for row in zip(young, place, lives, table.noop)])
+    return table.assign(judged=judged, lives=lives,
+                        reason=[why(*row) for row in zip(table.index, judged, place, lives, table.noop)])
 
 # %% ../nbs/04_variation.ipynb #bd3529c9
 def choose_parents(table: pd.DataFrame, n: int, rng: np.random.Generator) -> list[str]:
@@ -206,15 +255,18 @@ _AWAKENING = ('gaussian', 'direction')
 class VariationConfig(BaseModel):
     "How organelles vary and are selected"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
-    mu: int = Field(12, ge=1, description="how many the selection keeps besides protected newborns")
+    mu: int = Field(8, ge=1, description="how many the selection keeps besides protected newborns")
     offspring: int = Field(4, ge=0, description="children per generation")
-    protect: int = Field(2, ge=0, description="generations for which a newborn is not selected against")
-    prior: float = Field(8., ge=0, description="answers' worth of belief in the average, in `competence`")
+    protect: int = Field(16, ge=0, description="tasks that an organelle must have met before it is judged")
+    maturity: int = Field(0, ge=0, description="generations that an organelle lives before it has children")
+    champions: bool = Field(True, description="whether the best of each family lives whatever its place")
     crossover: float = Field(.25, ge=0, le=1, description="probability that a child has two parents")
     rank_change: float = Field(.1, ge=0, le=1, description="probability that a mutation is `widen` or `narrow`")
     operators: dict[str, float] = Field({'gaussian': 4., 'direction': 2., 'rescale': 1., 'silence': .5},
                                         description="weights of the other mutations")
     tau: float = Field(.3, ge=0, le=2, description="learning rate of the step size, and spread of the other traits")
+    niche_change: float = Field(.5, ge=0, le=1, description="probability that a child takes up the niche with most "
+                                                            "room instead of its mother's")
 
     @field_validator('operators')
     @classmethod

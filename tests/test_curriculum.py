@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from evolora.curriculum import Curriculum, CurriculumConfig, Forager, budgets, fair_share
+from evolora.tasks import Cell
 from evolora.randomness import stream
 
 CONFIG = CurriculumConfig()
 CELLS = ['math:1', 'math:2', 'string.sort:1', 'logic.bool:2', 'word.count:3']
 
 
-def traits(explore=.3, appetite=1., selectivity=2.):
-    return SimpleNamespace(explore=explore, appetite=appetite, selectivity=selectivity)
+def traits(explore=.3, appetite=1., selectivity=2., niche=""):
+    return SimpleNamespace(explore=explore, appetite=appetite, selectivity=selectivity, niche=niche)
 
 
 def rng_for(generation):
@@ -70,9 +71,36 @@ def test_a_plan_has_the_budgeted_rows_and_counts_tasks_from_zero():
     plan = curriculum.plan(people, rng_for=rng_for(1))
     assert plan.groupby('organelle').size().tolist() == budgets(CONFIG, [0., 5., 10., 30.], 1.).tolist()
     for _, rows in plan.groupby(['organelle', 'cell']): assert rows['index'].tolist() == list(range(len(rows)))
-    assert set(plan['source']) == {'bandit', 'own'} and list(plan.columns) == ['organelle', 'cell', 'index', 'source']
+    assert set(plan['source']) == {'bandit', 'own'} and set(plan['copy']) == {0}
+    assert list(plan.columns) == ['organelle', 'cell', 'index', 'copy', 'source']
     pd.testing.assert_frame_equal(plan, curriculum.plan(people, rng_for=rng_for(1)))
     assert not plan.equals(curriculum.plan(people, rng_for=rng_for(2)))
+
+
+@pytest.mark.parametrize('energy', [1., 7., 10., 30.])
+def test_copies_answer_the_same_task_and_cost_rows(energy):
+    curriculum = Curriculum(CurriculumConfig(copies=4), CELLS)
+    plan = curriculum.plan([Forager('o1', energy, traits())], rng_for=rng_for(1))
+    assert len(plan) == budgets(curriculum.config, [energy], 1.)[0]
+    for _, rows in plan.groupby(['cell', 'index']):
+        assert rows['copy'].tolist() == list(range(len(rows))) and len(rows) <= 4
+    assert (plan.groupby(['cell', 'index']).size() < 4).sum() == (len(plan) % 4 > 0)
+
+
+def test_a_niche_binds_own_choices_only():
+    curriculum, cells = Curriculum(CONFIG, [Cell('math', 1), Cell('math', 2), Cell('logic.bool', 1)]), {'math'}
+    plan = curriculum.plan([Forager('o1', 30., traits(explore=.4, niche='math'))], rng_for=rng_for(3))
+    assert {c.family for c in plan.cell[plan.source == 'own']} == cells
+    assert {c.family for c in plan.cell[plan.source == 'bandit']} == {'math', 'logic.bool'}
+    elsewhere = curriculum.preference('o1', 2., 'regex.synthesis')
+    assert (elsewhere > 0).all()                # a niche that is not played is none
+
+
+def test_vacancies_share_what_there_is():
+    curriculum = Curriculum(CONFIG, CELLS)
+    free, full = curriculum.vacancies([]), curriculum.vacancies(['math'] * 3 + [''])
+    assert full['math'] == pytest.approx(free['math'] / 4)
+    assert all(full[f] == free[f] for f in free if f != 'math')
 
 
 def test_a_plan_obeys_the_limit_and_knows_nobody_twice():

@@ -5,18 +5,22 @@ import signal
 import threading
 from collections import Counter
 from math import fsum
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from evolora import ecology as module
+from evolora.configuration import PRESETS, EcologyConfig, load_config
 from evolora.curriculum import CurriculumConfig
-from evolora.ecology import PRESETS, Ecology, EcologyConfig, load_config
+from evolora.ecology import Ecology
 from evolora.economy import ACCOUNTS, EconomyConfig
 from evolora.host import tiny_host
-from evolora.organelles import Traits
 from evolora.families import Grade, Task
+from evolora.organelles import Traits
+from evolora.plasticity import Plasticity, PlasticityConfig
 from evolora.randomness import stream
 from evolora.runs import TABLES, Run
 from evolora.tasks import ID_CELLS, Cell, stream_of
@@ -147,13 +151,13 @@ def test_frozen_is_the_bare_host_for_ever(host):
     assert all((r.row['alive'], r.row['births'], r.row['deaths']) == (1, 0, 0) for r in records)
 
 
-def test_single_is_one_lineage(host, lucky):
+def test_single_is_one_organelle_that_learns(host, lucky):
     config = load_config('single')
     few = config.curriculum.model_copy(update={'budget_min': 12, 'budget_max': 12})
     config = config.model_copy(update={'max_new_tokens': 3, 'curriculum': few})
-    _, records = live(host, config, generations=8)
-    assert max(r.row['alive'] for r in records) == 2 and sum(r.row['births'] for r in records) > 2
-    assert all(len(e['parents']) == (e['reason'] == 'birth') for e in rows(records, 'lineage') if e['event'] == 'birth')
+    ecology, records = live(host, config, generations=4)
+    assert all((r.row['alive'], r.row['births'], r.row['deaths']) == (1, 0, 0) for r in records)
+    assert not ecology.population.is_noop('o1') and all(r.row['gflops']['learn'] > 0 for r in records)
 
 
 def test_only_the_first_founder_sleeps(host):
@@ -383,9 +387,10 @@ def test_two_cannot_step_at_once(host, monkeypatch):
     assert ecology.generation == 1 and ecology.step().row['generation'] == 1
 
 
-def test_a_step_that_fails_gives_the_lock_back(host):
-    def learn(ecology, episodes): raise ArithmeticError('no')
-    ecology = Ecology(host, small(), learn=learn)
+def test_a_step_that_fails_gives_the_lock_back(host, monkeypatch):
+    def learn(*_, **__): raise ArithmeticError('no')
+    ecology = Ecology(host, small())
+    monkeypatch.setattr(ecology.plasticity, 'learn', learn)
     for _ in range(2):
         with pytest.raises(ArithmeticError): ecology.step()
 
@@ -395,51 +400,93 @@ def test_no_generations_is_an_error(host, generations):
     with pytest.raises(ValueError, match='at least 1 generation'): Ecology(host, small()).run(generations)
 
 
-# --- the seam for plasticity
+# --- learning
 
-def test_learning_is_called_once_a_generation_and_lasts(host):
-    calls = []
-    def learn(ecology, episodes):
-        calls.append((ecology.generation, episodes.copy(), ecology.population.ids))
-        factors = ecology.population.factors('o1')
-        ecology.population.write('o1', {name: (A, B + .01) for name, (A, B) in factors.items()})
+LEARNS = dict(curriculum=CurriculumConfig(budget=8., budget_max=8, copies=4))
+
+
+def test_everybody_learns_from_their_own_answers_once_a_generation(host, lucky, monkeypatch):
+    lessons, real = [], Plasticity.learn
+    def learn(self, lesson, **keywords):
+        lessons.append(lesson)
+        return real(self, lesson, **keywords)
+    monkeypatch.setattr(Plasticity, 'learn', learn)
     frozen = host.weights_hash()
-    config = small(variation=VariationConfig(mu=9, offspring=0))         # nobody is selected against
-    ecology, records = live(host, config, generations=3, learn=learn)
-    assert [generation for generation, _, _ in calls] == [0, 1, 2]
-    for (_, episodes, living), record in zip(calls, records):
-        assert episodes.to_dict('records') == record.episodes
-        assert set(episodes.organelle) <= set(living)
-        assert {'answer', 'task', 'success', 'progress', 'revenue', 'cost', 'penalty', 'price',
-                'reward'} <= set(episodes.columns)
-    for _, B in ecology.population.factors('o1').values(): assert torch.allclose(B, torch.full_like(B, .03))
-    assert not ecology.population.is_noop('o1') and host.weights_hash() == frozen
+    ecology, records = live(host, small(**LEARNS), generations=3)
+    assert len(lessons) == 3 and host.weights_hash() == frozen
+    for lesson, record in zip(lessons, records):
+        assert lesson.organelles == [e['organelle'] for e in record.episodes]
+        assert [len(a) for a in lesson.answers] == [e['new_tokens'] for e in record.episodes]
+        for key, rows in pd.DataFrame(record.episodes).assign(advantage=lesson.advantage).groupby(
+                ['organelle', 'family', 'depth', 'task']):
+            if len(rows) > 1:
+                others = (rows.reward.sum() - rows.reward) / (len(rows) - 1)
+                assert np.allclose(rows.advantage, rows.reward - others)
 
 
-def test_learning_shows_in_the_next_answers(host):
-    def learn(ecology, episodes):
-        for id in ecology.population.ids:
-            ecology.population.write(id, {n: (A, B + .5) for n, (A, B) in ecology.population.factors(id).items()})
-    def answers(rule):
-        records = live(host, small(), generations=2, learn=rule)[1]
-        return [{e['task']: e['answer'] for e in record.episodes if e['organelle'] == 'o1'} for record in records]
-    (before, after), (first, later) = answers(None), answers(learn)
-    common = after.keys() & later.keys()
-    assert before == first and common and any(after[t] != later[t] for t in common)
+def test_learning_changes_weights_and_none_does_not(host, lucky):
+    def weights(rule):
+        config = small(**LEARNS, variation=VariationConfig(mu=9, offspring=0), plasticity=PlasticityConfig(rule=rule))
+        ecology, records = live(host, config, generations=2)
+        return ecology.population, records
+    (still, quiet), (moved, busy) = weights('none'), weights('local')
+    assert all(still.is_noop(id) == (id == 'o1') for id in still.ids) and not moved.is_noop('o1')
+    assert all(r.row['gflops']['learn'] == 0 and r.row['drift'] is None for r in quiet)
+    assert all(r.row['gflops']['learn'] > 0 and r.row['drift'] >= 0 for r in busy)
+    # the first generation plays before anybody has learned
+    assert [e['answer'] for e in quiet[0].episodes] == [e['answer'] for e in busy[0].episodes]
 
 
-def test_what_was_learned_is_inherited(host, lucky):
-    def learn(ecology, episodes):
-        for one in ecology.population:
-            if not one.parents:
-                ecology.population.write(one.id, {n: (A, torch.full_like(B, 7.)) for n,
-                                                  (A, B) in ecology.population.factors(one.id).items()})
-    config = small(variation=VariationConfig(mu=4, offspring=3, rank_change=0., crossover=0.,
-                                             operators={'gaussian': 1.}), traits=Traits(step=.001))
-    ecology, records = live(host, config, generations=3, learn=learn)
-    children = [o for o in ecology.population if o.parents]
-    assert children and all(abs(B.mean().item() - 7) < 1 for o in children for _,
-                            B in ecology.population.factors(o.id).values())
+def test_copies_differ_in_luck_and_organelles_share_it(host):
+    config = small(**LEARNS, founders=3, founder_step=0., plasticity=PlasticityConfig(rule='none'),
+                   traits=Traits(explore=0., selectivity=0.))
+    _, (record,) = live(host, config, generations=1)
+    said = pd.DataFrame(record.episodes)
+    assert said.groupby(['organelle', 'family', 'depth', 'task']).answer.nunique().max() > 1
+    for _, rows in said.groupby(['family', 'depth', 'task']):           # all are no-ops here
+        answers = rows.groupby('organelle').answer.agg(tuple)
+        shortest = min(map(len, answers))
+        assert len({a[:shortest] for a in answers}) == 1
+
+
+def test_children_go_on_with_what_was_learned(host, lucky):
+    config = small(**LEARNS, capacity=20, economy=RICH, traits=Traits(step=.001),
+                   variation=VariationConfig(mu=4, offspring=3, rank_change=0., crossover=0.,
+                                             operators={'gaussian': 1.}))
+    ecology, _ = live(host, config, generations=4)
+    plasticity, population = ecology.plasticity, ecology.population
+    born = [o for o in population if o.born == 3]
+    assert born
+    for child in born:
+        mother = next((population[p] for p in child.parents if p in population), None)
+        if mother is None: continue
+        assert plasticity.updates[child.slot] == plasticity.updates[mother.slot] > 0
+        for n, m in plasticity.first['B'].items(): assert torch.equal(m[child.slot], m[mother.slot]) and m[child.slot].any()
+
+
+def test_the_es_rule_plays_its_variants_in_an_ecology(host, lucky):
+    config = small(**LEARNS, founders=2, plasticity=PlasticityConfig(rule='es', pairs=2))
+    ecology, records = live(host, config, generations=2)
+    assert all(r.row['gflops']['learn'] > r.row['gflops']['play'] / 4 > 0 for r in records)
+    assert len(ecology.population) >= 2
+
+
+def test_the_immature_have_no_children(host, lucky):
+    config = small(economy=RICH, variation=VariationConfig(mu=4, offspring=3, maturity=3))
+    _, records = live(host, config, generations=6)
+    births = [e for e in rows(records, 'lineage') if e['event'] == 'birth']
+    born = {e['organelle']: e['generation'] for e in births}
+    assert sum(r.row['births'] for r in records[:3]) == 0 < sum(r.row['births'] for r in records[3:])
+    assert all(e['generation'] - born[p] >= 3 for e in births for p in e['parents'])
+
+
+def test_niches_are_taken_up_by_children(host, lucky):
+    config = small(**LEARNS, economy=RICH, variation=VariationConfig(mu=4, offspring=3, niche_change=1.))
+    ecology, records = live(host, config, generations=4)
+    born = [e for e in rows(records, 'lineage') if e['event'] == 'birth' and e['reason'] == 'birth']
+    families = {Cell.parse(c).family for c in CELLS}
+    assert born and {e['traits']['niche'] for e in born} <= families and len({e['traits']['niche'] for e in born}) > 1
+    assert all(e['traits']['niche'] == '' for e in rows(records, 'lineage') if e['reason'] == 'founder')
 
 
 # --- what is written down
@@ -483,7 +530,7 @@ def test_one_question_in_two_cells_is_graded_by_each(host):
     ecology = Ecology(host, small())
     tasks = [Task('math.sequence', depth, .5, 'What comes next: 1 2 4 8?', answer, id='same')
              for depth, answer in ((3, '15'), (4, '16'))]
-    answers = {'answer': ['16', '16']}
+    answers = SimpleNamespace(texts=['16', '16'], flops=np.ones(2), prompt_tokens=np.ones(2, int), new_tokens=np.ones(2, int))
     plan = pd.DataFrame({'organelle': ['o1', 'o1']})
     assert ecology._grade(plan, tasks, answers)['success'] == [False, True]
 

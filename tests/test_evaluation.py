@@ -17,7 +17,8 @@ import torch
 
 from evolora import evaluation
 from evolora.curriculum import CurriculumConfig
-from evolora.ecology import Ecology, EcologyConfig
+from evolora.configuration import EcologyConfig
+from evolora.ecology import Ecology
 from evolora.economy import EconomyConfig, answer_cost
 from evolora.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evaluation, Router, answer, brittleness, compare,
                                 evaluate, everyone, fit_router, holdout, oracle, samples, selection, vote)

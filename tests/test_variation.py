@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from evolora.host import tiny_host
 from evolora.organelles import Population, Traits
-from evolora.variation import (OPERATORS, VariationConfig, choose_parents, combine, competence, crossover, energy_kept,
-                               make_offspring,
-                               mutate_traits, survivors)
+from evolora.variation import (JUDGED_BY, OPERATORS, VariationConfig, champions, choose_parents, combine, competence,
+                               crossover, energy_kept, make_offspring, mutate_traits, reliability, survivors, variances)
 
 
 @pytest.fixture(scope='module')
@@ -141,41 +140,77 @@ def test_traits_stay_in_their_limits():
         for _ in range(200): start = mutate_traits(start, rng, tau=2)
 
 
-def episodes(rows): return pd.DataFrame(rows, columns=['organelle', 'generation', 'family', 'depth', 'success', 'cost'])
+def episodes(rows): return pd.DataFrame(rows, columns=JUDGED_BY)
 
 
 def test_competence_by_hand():
-    table = competence(episodes([('o1', 0, 'math', 1, True, 1.), ('o2', 0, 'math', 1, False, 3.),
-                                 ('o1', 0, 'math', 2, False, 1.), ('o3', 1, 'math', 1, True, 1.)]), prior=2)
+    table = competence(episodes([('o1', 0, 'math', 1, 'a', True, 1.), ('o2', 0, 'math', 1, 'a', False, 3.),
+                                 ('o1', 0, 'math', 2, 'b', False, 1.), ('o3', 1, 'math', 1, 'c', True, 1.)]), prior=2)
     # o3 was alone in its cell: no evidence
     assert table.competence.to_dict() == {'o1': .5 / 4, 'o3': 0., 'o2': -.5 / 3}
     assert list(table.index) == ['o1', 'o3', 'o2'] and table.episodes['o1'] == 2 and table.success['o1'] == .5
 
 
+def test_answers_to_one_task_count_as_one():
+    rows = [(o, 0, 'math', 1, 'a', right, 1.) for o, rights in (('o1', (1, 1, 1, 0)), ('o2', (0, 0, 0, 1))) for right in rights]
+    table = competence(episodes(rows), prior=1)
+    assert table.tasks.tolist() == [1, 1] and table.episodes.tolist() == [4, 4]
+    assert table.competence.to_dict() == {'o1': .25 / 2, 'o2': -.25 / 2}
+
+
+def test_variances_by_simulation():
+    rng, found = np.random.default_rng(0), []
+    for _ in range(300):
+        n = rng.integers(2, 30, 12)
+        who = np.repeat(np.arange(12), n)
+        found.append(variances(len(who), (.3 * rng.standard_normal(12))[who] + .5 * rng.standard_normal(len(who)), who))
+    within, between = np.mean(found, 0)
+    assert abs(within - .25) < .01 and abs(between - .09) < .012
+
+
+def test_where_all_are_alike_nobody_is_competent():
+    rng = np.random.default_rng(1)
+    luck = [reliability(episodes([(f'o{i + 1}', 0, 'math', 1, str(t), rng.random() < .5, 1.)
+                                  for i in range(12) for t in range(20)])) for _ in range(60)]
+    assert np.mean(luck) < .2 and np.median(luck) < .1
+    same = competence(episodes([(o, 0, 'math', 1, t, t == 'a', 1.) for o in ('o1', 'o2') for t in 'ab']))
+    assert same.competence.tolist() == [0., 0.] and reliability(episodes([])) == 0.
+
+
+def test_champions_need_evidence():
+    rows = [(o, 0, f, 1, f'{t}', o == best, 1.) for f, best, n in (('math', 'o2', 6), ('string.sort', 'o1', 2))
+            for o in ('o1', 'o2', 'o3') for t in range(n)]
+    assert champions(episodes(rows)) == {'math': 'o2'}
+    assert champions(episodes(rows), least=2) == {'math': 'o2', 'string.sort': 'o1'}
+    assert champions(episodes([])) == {}
+
+
 def test_competence_breaks_ties_by_cost_then_age():
-    table = competence(episodes([(o, 0, 'math', 1, True, c) for o, c in (('o10', 1.), ('o9', 1.), ('o2', 2.))]))
+    table = competence(episodes([(o, 0, 'math', 1, 'a', True, c) for o, c in (('o10', 1.), ('o9', 1.), ('o2', 2.))]))
     assert list(table.index) == ['o9', 'o10', 'o2']
     assert competence(episodes([])).empty
     with pytest.raises(ValueError, match="none named 'cost'"): competence(episodes([]).drop(columns='cost'))
+    with pytest.raises(ValueError, match='prior must be'): competence(episodes([]), prior=-1.)
 
 
 def roster(**columns):
     n = len(columns['competence'])
-    return pd.DataFrame({'cost': [1.] * n, 'born': [0] * n, 'noop': [False] * n} | columns,
+    return pd.DataFrame({'cost': [1.] * n, 'tasks': [9] * n, 'noop': [False] * n} | columns,
                         index=[f'o{i + 1}' for i in range(n)])
 
 
 def test_survivors():
-    verdict = survivors(roster(competence=[.3, .2, .1, -.9], born=[0, 0, 0, 4]), mu=2, protect=2, generation=5)
+    table = roster(competence=[.3, .2, .1, -.9], tasks=[9, 9, 9, 2])
+    verdict = survivors(table, mu=2, protect=3)
     assert verdict.lives.to_dict() == {'o1': True, 'o2': True, 'o3': False, 'o4': True}
-    assert verdict.reason['o4'].startswith('newborn') and verdict.reason['o3'] == 'place 3 of 3, 2 live'
-    later = survivors(roster(competence=[.3, .2, .1, -.9], born=[0, 0, 0, 4]), mu=2, protect=2, generation=6)
-    assert not later.lives['o4']
-    ties = survivors(roster(competence=[0., 0., np.nan], noop=[True, False, False], cost=[1., 9., 2.]), mu=2,
-                     protect=0, generation=3)
+    assert verdict.reason['o4'].startswith('protected') and verdict.reason['o3'] == 'place 3 of 3, 2 live'
+    assert not survivors(table, mu=2, protect=2).lives['o4']
+    kept = survivors(table, mu=2, protect=2, champions={'math': 'o4', 'string.sort': 'o4'})
+    assert kept.lives['o4'] and 'champion of math, string.sort' in kept.reason['o4']
+    ties = survivors(roster(competence=[0., 0., np.nan], noop=[True, False, False], cost=[1., 9., 2.]), mu=2, protect=0)
     assert ties.lives.to_dict() == {'o3': True, 'o2': True, 'o1': False}
     assert 'no-op' in ties.reason['o1']
-    with pytest.raises(ValueError, match='mu >= 1'): survivors(roster(competence=[0.]), mu=0, protect=0, generation=0)
+    with pytest.raises(ValueError, match='mu >= 1'): survivors(roster(competence=[0.]), mu=0, protect=0)
 
 
 def test_parents_are_drawn_by_rank():
