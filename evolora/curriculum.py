@@ -224,7 +224,7 @@ class Curriculum:
 
     def vacancies(self, niches: Iterable[str], # of the living
                  ) -> dict[str, float]:
-        "How much room each family has: the mean value of its cells, shared by those who are there already and a newcomer"
+        "How much room each family has: the mean value of its cells, shared by those who live there and a newcomer"
         values, crowd = {}, Counter(niches)
         for cell, value in zip(self.cells.values(), self.bandit.values()):
             values.setdefault(family_of(cell), []).append(value)

@@ -44,14 +44,15 @@ class PlasticityConfig(BaseModel):
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     rule: str = Field('local', pattern='^(hebbian|local|node|backprop|es|none)$',
                       description='hebbian, local, node, backprop, es or none')
-    step: float = Field(.01, gt=0, le=1, description='how far a number of a factor moves in an update, about')
-    half_life: float = Field(100., gt=0, description='updates after which an organelle steps half as far')
+    step: float = Field(.02, gt=0, le=1, description='how far a number of a factor moves in an update, about')
+    half_life: float = Field(30., gt=0, description='updates after which an organelle steps half as far')
     warmup: int = Field(5, ge=0, description='updates over which the step grows to its full size')
     momentum: float = Field(.9, ge=0, lt=1, description="decay of the first moment, the trace of rewarded directions")
     memory: float = Field(.98, gt=0, lt=1, description='decay of the second moment')
     baseline: str = Field('group', pattern='^(group|cell)$', description='what a reward is compared with: the others '
                           'to the same question, or the running mean of the cell')
     baseline_rate: float = Field(.1, gt=0, le=1, description='weight of the newest generation in that running mean')
+    kinship: float = Field(0., ge=0, le=1, description='weight of what kin learned in the same generation')
     decay: float = Field(1., ge=0, le=1, description='eligibility that is left after one more token')
     carry: float = Field(0., ge=0, lt=1, description='eligibility that is left after one more answer')
     kl_max: float = Field(1., gt=0, description='largest divergence from the host, nats per token')
@@ -88,6 +89,8 @@ class Plasticity:
         self.first = {'A': like(population.stack.A), 'B': like(population.stack.B)}
         self.second = {'A': like(population.stack.A), 'B': like(population.stack.B)}
         self.updates = np.zeros(population.capacity + 1, int)
+        self.kin = np.arange(population.capacity + 1)           # slots with the same number share their coordinates
+        self._lineages = population.capacity + 1
         self._expected: dict[str, dict[str, float]] = {}         # organelle -> cell -> running mean of the reward
 
     def advantages(self, reward: np.ndarray, organelles: Sequence[str], tasks: Sequence[str],
@@ -130,7 +133,7 @@ def learn(self: Plasticity, lesson: Lesson, *,
     found, cost = self._direction(part, rng, rollout)
     self._add(table, 'gflops', part.organelles, cost / 1e9)
     self._add(table, 'useful', part.organelles, np.ones(len(part)))
-    table.loc[found.organelles, 'step'] = self._step(found)
+    table.loc[found.organelles, 'step'] = self._step(self._shared(found))
     self._hold(table, lesson, found.organelles, rng)
     return table
 
@@ -151,6 +154,17 @@ def _direction(self: Plasticity, lesson: Lesson, rng, rollout) -> tuple[Credit, 
     noisy = dict(rng=rng, sigma=c.sigma, pairs=c.pairs) if c.rule == 'node' else {}
     return (credit(self.population, lesson, c.rule, decay=c.decay, chunk=c.chunk, **noisy),
             learning_flops(self.population, lesson, c.rule, pairs=c.pairs))
+
+@patch
+def _shared(self: Plasticity, found: Credit) -> Credit:
+    "Each one's direction mixed with the mean of its kin's"
+    kin = self.kin[[self.population[id].slot for id in found.organelles]]
+    same = (kin[:, None] == kin[None]).astype(np.float32)
+    if not (share := self.config.kinship): return found
+    mix = torch.from_numpy((1 - share) * np.eye(len(kin), dtype=np.float32) + share * same / same.sum(1, keepdims=True))
+    mixed = lambda x: torch.einsum('ij,jrd->ird', mix.to(x), x)
+    return Credit(found.organelles, *({n: mixed(x) for n, x in half.items()} for half in (found.A, found.B)),
+                  found.answers)
 
 @patch
 def _wake(self: Plasticity, organelles: Sequence[str]):
@@ -260,14 +274,14 @@ def inherit(self: Plasticity, child: str, parents: Sequence[str] = (), operator:
     slot, mother = self.population[child].slot, next((p for p in parents if p in self.population), None)
     for half in (*self.first.values(), *self.second.values()):
         for x in half.values(): x[slot] = 0
-    self.updates[slot] = 0
+    self.updates[slot], self.kin[slot], self._lineages = 0, self._lineages, self._lineages + 1
     if mother is None: return
     self._expected[child] = dict(self._expected.get(mother, {}))
     if operator not in KEEPS_BASIS or self.population[mother].rank != self.population[child].rank: return
     origin = self.population[mother].slot
     for half in (*self.first.values(), *self.second.values()):
         for x in half.values(): x[slot] = x[origin]
-    self.updates[slot] = self.updates[origin]
+    self.updates[slot], self.kin[slot] = self.updates[origin], self.kin[origin]
 
 @patch
 def forget(self: Plasticity, organelle: str) -> None:
@@ -279,7 +293,8 @@ def state(self: Plasticity) -> tuple[dict[str, torch.Tensor], dict]:
     "Tensors and plain values that `restore` takes back, bit for bit"
     tensors = {f'{moment}.{half}.{n}': x.clone() for moment in ('first', 'second')
                for half, maps in getattr(self, moment).items() for n, x in maps.items()}
-    return tensors, {'updates': self.updates.tolist(), 'expected': {o: dict(e) for o, e in self._expected.items()}}
+    return tensors, {'updates': self.updates.tolist(), 'kin': self.kin.tolist(), 'lineages': self._lineages,
+                     'expected': {o: dict(e) for o, e in self._expected.items()}}
 
 @patch
 def restore(self: Plasticity, tensors: dict[str, torch.Tensor], values: dict) -> None:
@@ -291,5 +306,6 @@ def restore(self: Plasticity, tensors: dict[str, torch.Tensor], values: dict) ->
     for name, x in tensors.items():
         moment, half, n = name.split('.', 2)
         getattr(self, moment)[half][n].copy_(x)
-    self.updates = np.array(values['updates'], int)
+    self.updates, self.kin = np.array(values['updates'], int), np.array(values['kin'], int)
+    self._lineages = values['lineages']
     self._expected = {o: dict(e) for o, e in values['expected'].items()}

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FAMILIES', 'OOD_FAMILIES', 'OOD_DEPTH', 'CELLS', 'ID_CELLS', 'OOD_CELLS', 'STREAMS', 'MAX_TRIES', 'family_named',
-           'Cell', 'stream_of', 'sample_tasks', 'grade', 'mode_share', 'chance', 'corrected', 'draw_tasks',
-           'write_tasks', 'read_tasks', 'task_hashes']
+           'Cell', 'stream_of', 'sample_tasks', 'task_hashes', 'grade', 'count_mode', 'store_modes', 'mode_share',
+           'chance', 'corrected', 'draw_tasks', 'write_tasks', 'read_tasks']
 
 # %% ../nbs/00_tasks.ipynb #f35616fe
 import hashlib
@@ -89,17 +89,49 @@ def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Ge
     raise ValueError(f"{cell} has no {n} different {stream} tasks at difficulty {difficulty}, "
                      f"only {len(found)} were found; ask for fewer")
 
+# %% ../nbs/00_tasks.ipynb #cb291997
+@lru_cache(maxsize=None)
+def task_hashes() -> dict[str, str]:
+    "Fingerprints of the streams (what is asked, and where) and of the grader (what replies score)"
+    asked, scored = hashlib.sha256(repr(STREAMS).encode()), hashlib.sha256()
+    for cell in CELLS:
+        rng = random_stream(0, purpose=f'fingerprint {cell}')
+        for difficulty in (0., .5, 1.):
+            family = FAMILIES[cell.family]
+            task = family.draw(rng, cell.depth, difficulty)
+            asked.update(f'{task.prompt}|{task.answer}|{stream_of(task)}'.encode())
+            for reply in (task.answer, family.slip(task, rng), family.misconception(task), f'It is {task.answer}.', ''):
+                scored.update(repr(family.grade(task, reply)).encode())
+    return {'streams': asked.hexdigest()[:16], 'grader': scored.hexdigest()[:16]}
+
 # %% ../nbs/00_tasks.ipynb #238843e0
 def grade(task: Task, text: str) -> Grade:
     "Grade a reply by the task's own family"
     return family_named(task.family).grade(task, text)
 
-@lru_cache(maxsize=None)
-def mode_share(cell: Cell, n: int = 2000) -> float:
+def count_mode(cell: Cell, n: int = 2000) -> float:
     "The share of the most frequent gold answer among n draws of a cell"
     rng = random_stream(0, purpose=f'mode {cell}')
     answers = Counter(FAMILIES[cell.family].draw(rng, cell.depth, rng.random()).answer for _ in range(n))
     return answers.most_common(1)[0][1] / n
+
+_MODES = (Path(__file__).parent if '__file__' in globals() else Path('../evolora')) / 'embedded' / 'modes.json'
+
+def store_modes(path: Path = _MODES) -> None:
+    "Count the modes of all cells, which takes a while, and keep them beside the fingerprint of the families"
+    shares = {str(c): count_mode(c) for c in CELLS}
+    path.write_text(json.dumps({'streams': task_hashes()['streams'], 'shares': shares}, indent=1) + '\n')
+
+@lru_cache(maxsize=None)
+def _stored_modes() -> dict[str, float]:
+    "What `store_modes` kept, unless the families have changed since"
+    stored = json.loads(_MODES.read_text()) if _MODES.exists() else {}
+    return stored['shares'] if stored.get('streams') == task_hashes()['streams'] else {}
+
+@lru_cache(maxsize=None)
+def mode_share(cell: Cell) -> float:
+    "The share of the most frequent gold answer of a cell"
+    return _stored_modes().get(str(cell)) or count_mode(cell)
 
 def chance(cell: Cell) -> float:
     "What blind guessing scores in a cell: the mode's share, or the coin's"
@@ -139,18 +171,3 @@ def read_tasks(path: str | Path) -> list[Task]:
             raise ValueError(f"{path}, line {i}: expected a task, got {line[:60]!r} ({e})") from None
         tasks.append(task)
     return tasks
-
-# %% ../nbs/00_tasks.ipynb #cb291997
-@lru_cache(maxsize=None)
-def task_hashes() -> dict[str, str]:
-    "Fingerprints of the streams (what is asked, and where) and of the grader (what replies score)"
-    asked, scored = hashlib.sha256(repr(STREAMS).encode()), hashlib.sha256()
-    for cell in CELLS:
-        rng = random_stream(0, purpose=f'fingerprint {cell}')
-        for difficulty in (0., .5, 1.):
-            family = FAMILIES[cell.family]
-            task = family.draw(rng, cell.depth, difficulty)
-            asked.update(f'{task.prompt}|{task.answer}|{stream_of(task)}'.encode())
-            for reply in (task.answer, family.slip(task, rng), family.misconception(task), f'It is {task.answer}.', ''):
-                scored.update(repr(family.grade(task, reply)).encode())
-    return {'streams': asked.hexdigest()[:16], 'grader': scored.hexdigest()[:16]}

@@ -25,7 +25,8 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
         operator[name] = ('founder', 'mutation', 'crossover')[len(of)]
         lineage.append(dict(generation=generation, event='birth', organelle=name, parents=list(of),
                             operator=operator[name], rank=4, reason=None,
-                            traits={'explore': .2, 'appetite': 1., 'selectivity': 2., 'step': .1}))
+                            traits={'explore': .2, 'appetite': 1., 'selectivity': 2., 'step': .1,
+                                    'niche': '', 'plasticity': 1.}))
         ledger.append(entry(generation, name, 'genesis' if not of else 'nursery', operator[name], 3.))
 
     def entry(generation, name, account, reason, amount):
@@ -79,6 +80,7 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
             accuracy=right / len(episodes), parse_rate=.97, progress=right / len(episodes), roi=revenue / cost,
             revenue=revenue, penalty=0., cost=cost, net=revenue - cost, energy=float(sum(energy.values())),
             energy_gini=.2, effective_population=12., best=best, best_fitness=float(skill[best].mean()), lp_mix=.5,
+            reliability=.4, drift=.01 * generation, leashed=0, gflops={'play': 20., 'learn': 40.},
             gates={'tickets': 16},
             cells={f'{family}:{depth}': dict(episodes=len(tried), accuracy=float(np.mean(tried)) if tried else None,
                                              success_ema=.3, learning_progress=.01, price=float(price))

@@ -10,7 +10,7 @@ from synthetic import CELLS, write_run
 
 from evolora.analysis import (CHARTS, OKABE_ITO, balances, bundle, cell_table, chart_accuracy, chart_cells,
                               chart_energy, chart_lineage, chart_population, chart_roi, lineage, load, markdown_table,
-                              organelle_table, report, save_chart, setup, summary, wilson)
+                              organelle_table, report, save_chart, setup, summary)
 from evolora.runs import Run
 
 
@@ -32,12 +32,6 @@ def walk(spec):
     yield spec
     for key in ('layer', 'vconcat'):
         for part in spec.get(key, []): yield from walk(part)
-
-
-def test_the_interval_is_wilsons():
-    for k, n in [(0, 1), (3, 7), (50, 100), (100, 100)]:
-        expected = binomtest(k, n).proportion_ci(method='wilson')
-        assert np.allclose(wilson(k, n), expected, atol=1e-4)
 
 
 def test_the_summary_pools_rates_and_sums_events(data):
@@ -150,7 +144,7 @@ def test_a_long_run_is_pooled_until_it_fits(tmp_path):
 
 def test_one_generation_and_no_episodes_still_draw(tmp_path, data):
     folder = write_run(tmp_path / 'one', generations=1).folder
-    assert summary(load(folder)).shape == (10, 3)
+    assert summary(load(folder)).shape == (14, 3)
     (folder / 'episodes.jsonl').write_text('')
     (folder / 'ledger.jsonl').write_text('')
     assert report(folder).exists()

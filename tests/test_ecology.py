@@ -461,7 +461,8 @@ def test_children_go_on_with_what_was_learned(host, lucky):
         mother = next((population[p] for p in child.parents if p in population), None)
         if mother is None: continue
         assert plasticity.updates[child.slot] == plasticity.updates[mother.slot] > 0
-        for n, m in plasticity.first['B'].items(): assert torch.equal(m[child.slot], m[mother.slot]) and m[child.slot].any()
+        for m in plasticity.first['B'].values():
+            assert torch.equal(m[child.slot], m[mother.slot]) and m[child.slot].any()
 
 
 def test_the_es_rule_plays_its_variants_in_an_ecology(host, lucky):
@@ -530,7 +531,8 @@ def test_one_question_in_two_cells_is_graded_by_each(host):
     ecology = Ecology(host, small())
     tasks = [Task('math.sequence', depth, .5, 'What comes next: 1 2 4 8?', answer, id='same')
              for depth, answer in ((3, '15'), (4, '16'))]
-    answers = SimpleNamespace(texts=['16', '16'], flops=np.ones(2), prompt_tokens=np.ones(2, int), new_tokens=np.ones(2, int))
+    answers = SimpleNamespace(texts=['16', '16'], flops=np.ones(2), prompt_tokens=np.ones(2, int),
+                              new_tokens=np.ones(2, int))
     plan = pd.DataFrame({'organelle': ['o1', 'o1']})
     assert ecology._grade(plan, tasks, answers)['success'] == [False, True]
 

@@ -26,7 +26,8 @@ def crowd(host, ranks=(4, 2, 3), targets=WRITERS, **keywords):
     population = Population(host, capacity=len(ranks) + 1, targets=targets, **keywords)
     for i, rank in enumerate(ranks):
         one = population.birth(rank=rank, rng=stream(i, purpose='crowd'))
-        population.write(one.id, OPERATORS['gaussian'](population.factors(one.id), rng=stream(i, purpose='awake'), step=.3))
+        awake = OPERATORS['gaussian'](population.factors(one.id), rng=stream(i, purpose='awake'), step=.3)
+        population.write(one.id, awake)
     return population
 
 
@@ -35,7 +36,8 @@ def spoken(population, seed=0, copies=3, advantage=None):
     rng = np.random.default_rng(seed)
     prompts = [''.join(chr(97 + c) for c in rng.integers(0, 26, n)) for n in (3, 9, 17)]
     asked = [(p, id) for id in population.ids for p in prompts for _ in range(copies)]
-    made = population.generate([p for p, _ in asked], [id for _, id in asked], max_new_tokens=7, seeds=range(len(asked)))
+    made = population.generate([p for p, _ in asked], [id for _, id in asked], max_new_tokens=7,
+                               seeds=range(len(asked)))
     advantage = rng.standard_normal(len(asked)) if advantage is None else np.full(len(asked), float(advantage))
     return Lesson([p for p, _ in asked], made.tokens, [id for _, id in asked], advantage), made
 
@@ -187,7 +189,8 @@ def test_es_by_hand():
         want = sum((u[2 * i] - u[2 * i + 1]) / (4 * .1) * e[n][0] / size for i, e in enumerate(noises))
         assert (found.A[n][0] - want).abs().max() < 1e-6
         plus, minus = (variants.factors(id)[n][0] for id in ('o1', 'o2'))
-        assert ((plus + minus) / 2 - A).abs().max() < 1e-6 and ((plus - minus) / 2 - .1 * size * noises[0][n][0]).abs().max() < 1e-6
+        assert ((plus + minus) / 2 - A).abs().max() < 1e-6
+        assert ((plus - minus) / 2 - .1 * size * noises[0][n][0]).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize('rule', ['hebbian', 'local', 'backprop', 'node'])
@@ -241,7 +244,8 @@ def test_flops_are_those_that_torch_counts(rule):
             if formula := flop_registry.get(function._overloadpacket):
                 self.flops += formula(*args, **(keywords or {}), out_val=out)
             return out
-    population = crowd(tiny_host('llama', hidden=64, layers=4), ranks=(4,), targets=WRITERS if rule == 'hebbian' else MAPS)
+    host = tiny_host('llama', hidden=64, layers=4)
+    population = crowd(host, ranks=(4,), targets=WRITERS if rule == 'hebbian' else MAPS)
     population.host.model.set_attn_implementation('eager')          # torch does not count fused attention
     lesson = Lesson(['a' * 40], [[70] * 30 + [1]], ['o1'], [1.])
     with Counter() as counter: credit(population, lesson, rule)
@@ -390,7 +394,8 @@ def test_moments_are_inherited_where_coordinates_are():
         plasticity.inherit(one.id, ('o1',), operator)
         slot, same = one.slot, population['o1'].slot
         found = [torch.equal(x[slot], x[same]) for h in plasticity.first.values() for x in h.values()]
-        blank = not any(x[slot].any() for h in (*plasticity.first.values(), *plasticity.second.values()) for x in h.values())
+        moments = [x for half in (*plasticity.first.values(), *plasticity.second.values()) for x in half.values()]
+        blank = not any(x[slot].any() for x in moments)
         updates = plasticity.updates[slot]
         plasticity.forget(one.id)
         population.death(one.id)
@@ -400,6 +405,24 @@ def test_moments_are_inherited_where_coordinates_are():
     newborn = population.birth(rank=2)                  # in the slot that the dead have left
     plasticity.inherit(newborn.id)
     assert not plasticity.second['A'][next(iter(population.shapes))][newborn.slot].any()
+
+
+@pytest.mark.parametrize('kinship', [0., .4, 1.])
+def test_kin_share_directions_and_strangers_do_not(kinship):
+    population = crowd(lively('llama'), ranks=(3,))
+    child = population.birth(OPERATORS['gaussian'](population.factors('o1'), rng=stream(1), step=.01), parents=('o1',))
+    plasticity = Plasticity(population, PlasticityConfig(kinship=kinship))
+    plasticity.inherit('o1')
+    plasticity.inherit(child.id, ('o1',), 'gaussian')
+    lesson, _ = spoken(population)
+    found = credit(population, lesson, 'local')
+    mixed = plasticity._shared(found)
+    for half in 'AB':
+        for n, x in getattr(found, half).items():
+            want = (1 - kinship) * x + kinship * x.mean(0, keepdim=True)
+            assert (getattr(mixed, half)[n] - want).abs().max() < 1e-6
+    plasticity.inherit(child.id, ('o1',), 'direction')          # another basis: no kin any more
+    assert all(torch.equal(a, b) for a, b in zip(plasticity._shared(found).A.values(), found.A.values()))
 
 
 def test_node_wakes_a_noop_without_changing_what_it_says():
@@ -454,10 +477,11 @@ def test_errors_say_what_to_do():
     lesson = Lesson(['a'], [[70, 1]], ['o1'], [1.])
     for call, says in ((lambda: credit(population, lesson, 'hope'), 'rule expected one of'),
                        (lambda: credit(population, lesson.take([]), 'local'), 'empty lesson'),
-                       (lambda: credit(crowd(tiny_host(), targets=MAPS), lesson, 'hebbian'), 'write to the residual stream'),
+                       (lambda: credit(crowd(tiny_host(), targets=MAPS), lesson, 'hebbian'), 'write to the residual'),
                        (lambda: Lesson(['a'], [[]], ['o1'], [1.]), 'at least one token'),
                        (lambda: Lesson(['a'], [[1]], ['o1'], [math.inf]), 'advantage expected finite'),
-                       (lambda: Plasticity(population, PlasticityConfig(rule='es')).learn(lesson, rng=stream(0)), 'rollout'),
+                       (lambda: Plasticity(population, PlasticityConfig(rule='es')).learn(lesson, rng=stream(0)),
+                        'rollout'),
                        (lambda: Plasticity(population).restore({}, {}), 'restore it where it was saved')):
         with pytest.raises(ValueError, match=says): call()
     with pytest.raises(KeyError, match='known: o1'): credit(population, Lesson(['a'], [[70]], ['o9'], [1.]), 'local')

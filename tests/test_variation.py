@@ -152,7 +152,8 @@ def test_competence_by_hand():
 
 
 def test_answers_to_one_task_count_as_one():
-    rows = [(o, 0, 'math', 1, 'a', right, 1.) for o, rights in (('o1', (1, 1, 1, 0)), ('o2', (0, 0, 0, 1))) for right in rights]
+    rows = [(o, 0, 'math', 1, 'a', right, 1.)
+            for o, rights in (('o1', (1, 1, 1, 0)), ('o2', (0, 0, 0, 1))) for right in rights]
     table = competence(episodes(rows), prior=1)
     assert table.tasks.tolist() == [1, 1] and table.episodes.tolist() == [4, 4]
     assert table.competence.to_dict() == {'o1': .25 / 2, 'o2': -.25 / 2}
