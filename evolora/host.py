@@ -74,6 +74,13 @@ class Generation:
         return int((self.margins < MARGIN).sum())
 
 # %% ../nbs/01_host.ipynb #91073cc2
+def _turns(prompt: str | tuple[str, ...]) -> tuple[str, ...]:
+    "The turns of a conversation that ends with a question"
+    turns = (prompt,) if isinstance(prompt, str) else prompt
+    if isinstance(turns, tuple) and len(turns) % 2 and all(isinstance(t, str) for t in turns): return turns
+    raise ValueError(f"expected a prompt, or a tuple (question, answer, …, question), got {prompt!r:.80}; "
+                     "end with a question")
+
 class Host:
     "A frozen causal language model with its tokenizer; make one with `load_host`"
     def __init__(self, model, tokenizer, *, id: str):
@@ -93,15 +100,18 @@ class Host:
     def parameters(self) -> int: "Number of weights, tied ones once"; return sum(p.numel()
                                                                                  for p in self.model.parameters())
 
-    def encode(self, prompts: Sequence[str]) -> list[list[int]]:
-        "Token ids of each prompt, through the chat template where the tokenizer has one"
-        if len(set(prompts)) < len(prompts):                # organelles often meet the same tasks
-            known = dict(zip(once := list(dict.fromkeys(prompts)), self.encode(once)))
-            return [known[p] for p in prompts]
-        if self.tokenizer.chat_template is None: return self.tokenizer([f'{p}\n' for p in prompts])['input_ids']
-        chats = [[{'role': 'user', 'content': p}] for p in prompts]
-        texts = self.tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True,
-                                                   enable_thinking=False)
+    def encode(self, prompts: Sequence[str | tuple[str, ...]]) -> list[list[int]]:
+        "Token ids of each prompt, through the chat template where the tokenizer has one; a tuple holds earlier turns"
+        chats = [_turns(p) for p in prompts]
+        if len(once := dict.fromkeys(chats)) < len(chats):  # organelles often meet the same tasks
+            known = dict(zip(once, self.encode(list(once))))
+            return [known[c] for c in chats]
+        if self.tokenizer.chat_template is None:
+            return self.tokenizer([''.join(f'{turn}\n' for turn in chat) for chat in chats])['input_ids']
+        role = lambda i: 'assistant' if i % 2 else 'user'
+        texts = self.tokenizer.apply_chat_template(
+            [[{'role': role(i), 'content': turn} for i, turn in enumerate(chat)] for chat in chats],
+            tokenize=False, add_generation_prompt=True, enable_thinking=False)
         return self.tokenizer(texts, add_special_tokens=False)['input_ids']
 
     def weights_hash(self) -> str:

@@ -16,11 +16,14 @@ from safetensors.torch import load_file
 
 import evolora
 from evolora import pretraining
+from evolora.baselines import CONDITIONS
 from evolora.cli import app, main
 from evolora.ecology import Ecology
 from evolora.host import load_host, tiny_host
+from evolora.learning import Settings
 from evolora.runs import TABLES, Run
 from evolora.tasks import grade, read_tasks, stream_of
+from evolora.training import Trainer
 
 SMALL = dict(founders=4, capacity=6, cells=['string.sort:1', 'math:1'], max_new_tokens=3, reserve=0.,
              economy=dict(founder_energy=20., newborn_energy=2.), curriculum=dict(budget=4., budget_max=4),
@@ -104,7 +107,7 @@ WORLDS = [
     ('traits: {explore: 1.1}', 'traits.explore'),
     ('economy: {cap: 0}', 'economy.cap'), ('economy: {ticket: .nan}', 'economy.ticket'), ('alpha: .nan', 'alpha'),
     ('variation: {crossover: 2}', 'variation.crossover'),
-    ('rank: 9', 'max_rank'), ('founders: 99', 'capacity'), ('variation: {mu: 99}', 'capacity'),
+    ('rank: 99', 'max_rank'), ('founders: 99', 'capacity'), ('variation: {mu: 99}', 'capacity'),
     ('economy: {founder_energy: 99}', 'cap'),
     ('curriculum: {slow: .5}', 'slow'), ('variation: {operators: {magic: 1}}', 'magic'), ('alpha: .inf', 'alpha'),
     ('reserve: .inf', 'finite'),
@@ -417,9 +420,9 @@ def test_help_tells_every_option(say, path, command):
 
 
 def test_the_commands_are_those_that_are_promised():
-    assert {' '.join(path) for path, _ in commands()} == {'', 'run', 'ask', 'tasks', 'host', 'host train',
-                                                          'host measure', 'bench', 'bench throughput',
-                                                          'bench generation', 'bench memory'}
+    assert {' '.join(path) for path, _ in commands()} == {
+        '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host train', 'host measure', 'bench', 'bench throughput',
+        'bench generation', 'bench memory', 'bench learning'}
 
 
 # --- training the host
@@ -482,3 +485,136 @@ def test_nothing_is_overwritten_by_training(say, seconds, occupy):
 def test_measuring_writes_no_second_table(say, world):
     Path('table.json').write_text('precious')
     refuses(say, 'host', 'measure', '--host', world / 'host', '--n', 8, '--out', 'table.json', says='table.json')
+
+
+# --- what it learned
+
+def trained(folder): return json.loads(Path(folder, 'trained.json').read_text())
+
+
+def test_an_adapter_is_trained_on_gold_answers_and_goes_on_where_it_stopped(say, monkeypatch):
+    how = ('--examples', 480, '--families', 'string.sort', '--seed', 5)
+    monkeypatch.setattr('evolora.baselines.CONDITIONS', {n: c.model_copy(update={'tasks': 20})
+                                                         for n, c in CONDITIONS.items()})
+    with monkeypatch.context() as patched:
+        update, calls = Trainer.update, []
+        def pressing(self, n=None):
+            calls.append(n)
+            if len(calls) == 13: raise KeyboardInterrupt
+            return update(self, n)
+        patched.setattr(Trainer, 'update', pressing)
+        code, out, err = say('sft', *how, '--out', 'parts')
+    assert code == 130 and 'goes on from the last checkpoint' in err and 'Traceback' not in err
+    assert [p.name for p in Path('parts').iterdir()] == ['checkpoint.safetensors']
+    refuses(say, 'sft', '--examples', 480, '--out', 'parts', says='another seed, cells')
+    code, out, err = say('sft', *how, '--out', 'parts')
+    assert code == 0 and '480 gold answers' in out and 'evolora holdout parts' in out
+    assert sorted(p.name for p in Path('parts').iterdir()) == ['adapter', 'trained.json']
+    note = trained('parts')
+    assert note['spent']['gold'] == 480 and note['families'] == 'string.sort' and note['seed'] == 5
+    assert note['selection']['adapter'] > note['selection']['host'] + .1        # it does learn
+    assert f"{note['selection']['adapter']:.1%}" in out
+    refuses(say, 'sft', *how, '--out', 'parts', says='parts')                   # finished: not to be trained over
+
+
+def test_supervision_can_be_given_in_gflops(say):
+    assert say('sft', '--gflops', 3, '--families', 'math', '--out', 'x')[0] == 0
+    assert abs(trained('x')['spent']['learn'] / 3 - 1) < .03
+
+
+@pytest.mark.parametrize('arguments, says', [
+    (('--examples', 5, '--gflops', 2.), '--gflops'), (('--families', 'maths'), 'maths'),
+    (('--families', 'math.multi_step'), 'kept for the holdout'), (('--examples', 0), '--examples'),
+    (('--gflops', -1), '--gflops'), (('--host', 'nowhere'), 'nowhere')])
+def test_what_cannot_be_supervised_is_one_line(say, arguments, says):
+    refuses(say, 'sft', *arguments, '--out', 'new', says=says)
+
+
+@pytest.mark.parametrize('occupy', [a_file, lambda: (a_folder(), Path('out/x').write_text('precious'))],
+                         ids=['a file', 'a full folder'])
+def test_nothing_is_overwritten_by_supervision(say, occupy):
+    occupy()
+    refuses(say, 'sft', '--examples', 5, '--out', 'out', says='out')
+
+
+def test_the_holdout_measures_runs_and_adapters_beside_the_host(say, world):
+    assert say('sft', '--examples', 40, '--host', world / 'host', '--out', 'pupil')[0] == 0
+    code, out, err = say('holdout', world / 'run', 'pupil', '--n', 24, '--json')
+    assert code == 0
+    rows = json.loads(out)['rows']
+    ways = ['routed', 'routed by cell', 'vote', 'oracle']
+    assert [(r['what'], r['way']) for r in rows if not r['way'].startswith('best')] == [
+        ('host', 'host'), *((str(world / 'run'), w) for w in ways), ('pupil', 'adapter')]
+    assert sum(r['way'].startswith('best: o') for r in rows) == 1
+    assert all(r['ID low'] <= r['ID'] <= r['ID high'] for r in rows) and rows[0]['ID gain'] == 0
+    code, out, err = say('holdout', 'pupil', '--n', 24)
+    assert code == 0 and 'looked at once' in out and 'adapter' in out
+
+
+def test_what_does_not_compare_is_one_line(say, world):
+    assert say('sft', '--examples', 4, '--host', world / 'host', '--out', 'there')[0] == 0
+    assert say('sft', '--examples', 4, '--out', 'here')[0] == 0
+    for arguments, says in (((), 'runs'), (('nowhere',), 'nowhere'), (('here', 'there'), 'one host'),
+                            (('here', '--n', 3), '--n')):
+        code, out, err = say('holdout', *arguments)
+        assert code == 2 and out == '' and says in err.lower() and 'Traceback' not in err, err
+
+
+# --- the experiment
+
+SMALL_CELLS = dict(id=24, ood=8, points=1, probe=48, brittle=8)
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    "Cells that take a moment"
+    from evolora import learning
+    monkeypatch.setattr(learning, 'Settings', lambda **how: Settings(**how | SMALL_CELLS))
+
+
+def experiment(*more): return ('bench', 'learning', '--conditions', 'frozen,local', '--budget', 2, '--jobs', 1, *more)
+
+
+def test_the_experiment_prints_its_table_and_goes_on(say, brief):
+    code, out, err = say(*experiment('--seeds', 1, '--out', 'cells', '--json'))
+    assert code == 0 and '2/2 local-0' in err
+    said = json.loads(out)
+    assert (said['name'], len(said['rows']), said['rows'][0]['condition']) == ('learning', 2, 'frozen')
+    assert set(said) == {'name', 'rows', 'targets', 'targets_met'} and {t['met'] for t in said['targets']} == {None}
+    assert sorted(p.name for p in Path('cells').iterdir()) == ['accuracy.png', 'cells', 'curves.png', 'table.csv']
+    before = disk('cells')
+    code, out, err = say(*experiment('--seeds', 2, '--out', 'cells'))
+    assert code == 0 and '2 of 4 cells are there' in err and 'local-0' not in err.replace('cells/', '')
+    assert all(disk('cells')[name] == before[name] for name in before if name.startswith('cells/'))
+    assert 'Accuracy on the holdout' in out and 'Targets' in out and 'not measured' in out
+    refuses(say, *experiment('--out', 'cells', '--budget', 3), says='another settings')
+    refuses(say, *experiment('--out', 'cells', '--conditions', 'frozen,magic'), says='magic')
+    refuses(say, *experiment('--out', 'cells/table.csv'), says='folder for --out')
+
+
+def test_ctrl_c_keeps_the_finished_cells(say, brief, monkeypatch):
+    from evolora import learning
+    real = learning.run_cell
+    def pressing(*work):
+        if work[2] == 'local': raise KeyboardInterrupt
+        return real(*work)
+    monkeypatch.setattr(learning, 'run_cell', pressing)
+    code, out, err = say(*experiment('--seeds', 1, '--out', 'cells'))
+    assert code == 130 and 'the same command makes the cells' in err and 'Traceback' not in err and out == ''
+    assert [p.name for p in Path('cells/cells').iterdir()] == ['frozen-0.json']
+
+
+def test_a_quick_experiment_leaves_nothing(say, brief):
+    code, out, err = say('bench', 'learning', '--quick', '--budget', 4)
+    assert code == 0 and 'frozen-0' in err and 'single-0' in err and not list(Path().iterdir())
+
+
+def test_an_experiment_with_a_failed_cell_prints_the_others(say, brief, monkeypatch):
+    from evolora import learning
+    real = learning.run_cell
+    def failing(*work):
+        if work[2] == 'local': raise ValueError('gone')
+        return real(*work)
+    monkeypatch.setattr(learning, 'run_cell', failing)
+    code, out, err = say(*experiment('--seeds', 1, '--out', 'cells'))
+    assert code == 2 and 'frozen' in out and err.splitlines()[-1].startswith('evolora: 1 of 2 cells failed')

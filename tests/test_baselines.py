@@ -1,0 +1,419 @@
+"""Baselines: every FLOP is on the bill, budgets are used up, and a training that stopped goes on as if it had not."""
+import json
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+
+from evolora import baselines, training
+from evolora.baselines import (CONDITIONS, Life, answer_bits, at_holdout, examples_worth, exams, reopen, train,
+                               with_shots)
+from evolora.credit import learning_flops
+from evolora.evaluation import answer, everyone, oracle, samples, selection, vote
+from evolora.host import load_host, tiny_host
+from evolora.organelles import Population
+from evolora.runs import Run
+from evolora.tasks import ID_CELLS, Cell, stream_of
+from evolora.training import Spent, Trainer
+
+LEARNERS = [c for c in CONDITIONS.values() if c.source in ('reward', 'right', 'gold')]
+
+
+@pytest.fixture(scope='module')
+def host(): return load_host('embedded', threads=1)
+
+
+@pytest.fixture(scope='module')
+def tiny(): return tiny_host(hidden=16, layers=2)
+
+
+def small(name, **changes):
+    "A condition with updates that take a moment"
+    c, few = CONDITIONS[name], {'tasks': 3, 'copies': min(CONDITIONS[name].copies, 3)}
+    if c.plasticity.rule == 'es': few |= {'plasticity': c.plasticity.model_copy(update={'pairs': 2})}
+    return c.model_copy(update=few | changes)
+
+
+# --- earlier turns
+
+def test_turns_go_through_the_template_or_line_by_line(host, tiny):
+    talk = ('What is 1 + 2?', '3', 'What is 2 + 2?')
+    said = host.tokenizer.decode(host.encode([talk])[0])
+    assert said == '<|user|>What is 1 + 2?<|assistant|>3<|end|><|user|>What is 2 + 2?<|assistant|>'
+    assert tiny.encode([talk]) == tiny.encode(['\n'.join(talk)])
+    for one in (host, tiny):
+        assert one.encode([talk[0], talk[:1], talk, talk[0]]) == [one.encode([p])[0] for p in (talk[0], talk[:1], talk,
+                                                                                              talk[0])]
+        assert one.encode([talk[0]]) == one.encode([talk[:1]]) != one.encode([talk])
+        assert one.generate([talk, talk[0]], seeds=[1, 2]).tokens[1] == one.generate([talk[0]], seeds=[2]).tokens[0]
+    for wrong in ((), talk[:2], ['a list'], 7, (1,)):
+        with pytest.raises(ValueError, match='end with a question'): host.encode(['Hi', wrong])
+
+
+def test_solved_questions_are_of_the_cell_and_never_the_question_itself(host):
+    tasks = selection(48) + training.sample_tasks(Cell('logic.bool', 1), n=20, rng=np.random.default_rng(0))
+    for plain, shown in zip(tasks, with_shots(tasks, 2, seed=3)):
+        first, gold, second, silver, asked = shown.prompt
+        assert asked == plain.prompt and plain.prompt not in (first, second) and first != second
+        assert shown.id == plain.id and shown.answer == plain.answer
+        for turn in (first, second):        # of the train stream, whatever the stream of the question
+            assert stream_of(replace(plain, prompt=turn)) == 'train'
+    assert with_shots(tasks, 2, seed=3) == with_shots(tasks, 2, seed=3) != with_shots(tasks, 2, seed=4)
+
+
+def test_a_question_is_not_solved_in_front_of_itself(monkeypatch):
+    drawn = training.sample_tasks(Cell('logic.bool', 1), n=3, rng=np.random.default_rng(0))
+    monkeypatch.setattr(baselines, 'sample_tasks', lambda *a, **how: drawn)
+    for i in range(3):
+        prompts = with_shots([drawn[i]], 2, seed=99)[0].prompt[::2]
+        assert sorted(prompts) == sorted(t.prompt for t in drawn) and prompts[-1] == drawn[i].prompt
+
+
+# --- the bill
+
+@pytest.mark.parametrize('condition', LEARNERS, ids=lambda c: c.name)
+def test_every_flop_is_on_the_bill(host, condition, monkeypatch):
+    trainer, asked, learned, generate = Trainer(host, small(condition.name)), [], [], Population.generate
+    def spied(self, prompts, who, **how):
+        made = generate(self, prompts, who, **how)
+        asked.append(made)
+        return made
+    monkeypatch.setattr(Population, 'generate', spied)
+    learn = trainer.plasticity.learn
+    def watched(lesson, **how):
+        report = learn(lesson, **how)
+        learned.append((lesson, report))
+        return report
+    trainer.plasticity.learn = watched
+    for _ in range(2): trainer.update()
+    play = sum(m.flops.sum() for m in asked) / 1e9
+    assert trainer.spent.play == pytest.approx(play, rel=1e-9) and trainer.spent.choose == 0
+    rolled = play if condition.plasticity.rule == 'es' else 0.
+    reported = sum(r.gflops.sum() for _, r in learned)
+    assert trainer.spent.learn == pytest.approx(reported - rolled, abs=1e-9)
+    if condition.plasticity.rule == 'backprop' and not condition.plasticity.probe:      # what credit says, exactly
+        useful = [lesson.take(np.flatnonzero(lesson.advantage)) for lesson, _ in learned]
+        once = sum(learning_flops(trainer.population, u, 'backprop').sum() for u in useful if len(u)) / 1e9
+        assert trainer.spent.learn == pytest.approx(once, rel=1e-9)
+    if condition.plasticity.probe: assert any(r.kl.notna().any() for _, r in learned)
+    answers = sum(len(m) for m in asked)
+    assert trainer.spent.answers == trainer.spent.episodes == answers
+    assert trainer.spent.gold == (6 if condition.source == 'gold' else 0)
+    tokens = sum(int(m.prompt_tokens.sum() + m.new_tokens.sum()) for m in asked)
+    if condition.source == 'gold':
+        tokens = sum(len(e) for l, _ in learned for e in host.encode(l.prompts)) + sum(len(a) for l, _ in learned
+                                                                                      for a in l.answers)
+    assert trainer.spent.tokens == tokens and trainer.spent.seconds > 0
+
+
+@pytest.mark.parametrize('condition', LEARNERS, ids=lambda c: c.name)
+def test_lessons_are_of_the_train_stream_and_of_the_cells(tiny, condition):
+    cells = [Cell('math', 1), Cell('math', 2), Cell('string.sort', 3)]
+    trainer = Trainer(tiny, small(condition.name), cells=cells)
+    for id, task in trainer.draw(40):
+        assert stream_of(task) == 'train' and Cell(task.family, task.depth) in trainer.niches[id]
+    before = {t.id for _, t in trainer.draw(40)}
+    trainer.updates += 1
+    assert len(before & {t.id for _, t in trainer.draw(40)}) < 20          # every update has its own questions
+    assert sorted({c for own in trainer.niches.values() for c in own}) == sorted(cells)
+    assert len(trainer.population) == (2 if condition.specialists else 1)
+    if condition.specialists: assert all(len({c.family for c in own}) == 1 for own in trainer.niches.values())
+
+
+def test_gold_answers_end_where_the_host_ends(host):
+    trainer = Trainer(host, small('sft'))
+    asked = trainer.draw(30)
+    lesson = trainer.lesson(asked)
+    for (_, task), tokens in zip(asked, lesson.answers):
+        assert tokens[-1] == host.ends[0] and host.tokenizer.decode(tokens[:-1]) == task.answer
+    assert set(lesson.advantage) == {1.} and trainer.spent.gold == 30
+
+
+def test_expert_iteration_learns_from_what_was_right(host):
+    trainer = Trainer(host, small('rft', tasks=12))
+    lesson = trainer.lesson(trainer.draw(12))
+    assert set(lesson.advantage) == {0., 1.} and lesson.advantage.sum() == trainer.spent.right
+
+
+# --- until the budget is used up
+
+@pytest.mark.parametrize('condition', [c for c in LEARNERS if c.name != 'backprop'], ids=lambda c: c.name)
+def test_a_budget_of_flops_is_used_up_to_one_per_cent(host, condition):
+    "Of so small a budget, one question more or less is half a per cent"
+    spent, budget = [], {'es': 25., 'specialists': 110., 'sft': 12., 'sft_bits': 12.}.get(condition.name, 35.)
+    made = train(host, small(condition.name, tasks=8 if condition.source == 'gold' else 3), budget=budget,
+                 examples=20 if condition.name == 'sft_bits' else None,
+                 on_update=lambda t: spent.append(t.spent.gflops))
+    assert abs(made.spent.gflops / budget - 1) < .015 and len(spent) > 4
+    assert made.spent.gflops < budget + max(np.diff([0., *spent]))
+
+
+@pytest.mark.parametrize('name, budget', [('sft', 20.), ('local', 100.)])
+def test_the_last_update_is_cut_to_fit(host, name, budget):
+    "A budget below a single update of full size, and one of six and a half"
+    assert abs(train(host, name, budget=budget).spent.gflops / budget - 1) < .01
+
+
+@pytest.mark.parametrize('match, budget', [('answers', 50), ('tokens', 3000)])
+@pytest.mark.parametrize('name', ['sft', 'local'])
+def test_other_currencies(host, name, match, budget):
+    used = train(host, small(name), budget=budget, match=match).spent.used(match)
+    assert used == pytest.approx(budget, rel=.02 if match == 'tokens' else .05)
+    if name == 'sft' and match == 'answers': assert used == budget
+
+
+def test_seconds_are_a_budget_too(tiny):
+    made = train(tiny, small('sft'), budget=.5, match='seconds')
+    assert made.spent.seconds > .3 and made.spent.gold > 3
+
+
+def test_choosing_is_paid_for(several):
+    assert abs(several.spent.gflops / 110 - 1) < .015 and several.spent.choose > .03 * 110
+    assert several.spent.choose == pytest.approx(several.routers['family'].gflops)
+    assert several.spent.answers == several.spent.episodes + several.routers['family'].answers
+    assert several.routers['family'].fitted == several.routers['cell'].fitted and several.best in several.population
+
+
+def test_a_life_pays_for_its_answers_its_lessons_and_its_choices(host):
+    brief = CONDITIONS['ecology'].model_copy(update={'changes': dict(
+        founders=2, capacity=2, variation=dict(mu=1, offspring=1),
+        curriculum=dict(budget=8., budget_min=8, budget_max=8, copies=4))})
+    made = train(host, brief, budget=40)
+    assert abs(made.spent.gflops / 40 - 1) < .015 and min(made.spent.play, made.spent.learn, made.spent.choose) > 0
+    life, rows = Life(host, brief, seed=5), []
+    for _ in range(2):
+        life.update()
+        rows.append(life.ecology.history[-1].row)
+    assert life.spent.play == pytest.approx(sum(r['gflops']['play'] for r in rows))
+    assert life.spent.learn == pytest.approx(sum(r['gflops']['learn'] for r in rows)) and life.spent.learn > 0
+    assert life.spent.answers == sum(r['episodes'] for r in rows)
+    assert life.spent.right == round(sum(r['episodes'] * r['accuracy'] for r in rows))
+
+
+def test_a_life_that_ends_says_so(host):
+    poor = CONDITIONS['ecology'].model_copy(update={'changes': dict(economy=dict(
+        founder_energy=0., newborn_energy=0., ticket=9., grace=1), founder_step=0.)})
+    with pytest.raises(ValueError, match='ecology: expected somebody alive'): train(host, poor, budget=100)
+
+
+@pytest.mark.parametrize('call, says', [
+    (dict(match='euros'), 'match'), (dict(budget=0), 'budget'), (dict(budget=math.inf), 'budget'),
+    (dict(condition='magic'), 'known: frozen'), (dict(examples=3), 'gold'),
+    (dict(examples=0, condition='sft'), 'examples'), (dict(condition='single', folder='x'), 'single lives'),
+    (dict(condition='specialists', budget=.1), 'choosing among')])
+def test_what_cannot_be_trained_is_one_line(tiny, call, says):
+    if 'specialists' in call.values(): tiny = load_host('embedded', threads=1)
+    with pytest.raises(ValueError, match=says) as e: train(tiny, **{'condition': 'local', 'budget': 1.} | call)
+    assert '\n' not in str(e.value)
+
+
+# --- stopped and continued
+
+@pytest.mark.parametrize('name', ['sft', 'local', 'es', 'specialists', 'sft_bits'])
+def test_a_training_that_stopped_goes_on_bit_for_bit(host, name, tmp_path, monkeypatch):
+    how = dict(budget=5., every=2, seed=4, examples=7 if name == 'sft_bits' else None)
+    if name == 'specialists': how |= dict(budget=25., cells=[Cell('math', 1), Cell('string.sort', 1)])
+    whole = train(host, small(name), **how)
+    update, calls = Trainer.update, []
+    def interrupted(self, n=None):
+        calls.append(n)
+        if len(calls) == 4: raise KeyboardInterrupt
+        return update(self, n)
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, 'update', interrupted)
+        with pytest.raises(KeyboardInterrupt): train(host, small(name), folder=tmp_path, **how)
+    assert [p.name for p in tmp_path.iterdir()] == ['checkpoint.safetensors']
+    parts = train(host, small(name), folder=tmp_path, **how)
+    assert parts.population.weights_hash() == whole.population.weights_hash()
+    without = lambda spent: {k: v for k, v in asdict(spent).items() if k != 'seconds'}
+    assert without(parts.spent) == without(whole.spent)
+
+
+def test_moments_are_part_of_the_checkpoint(host, tmp_path):
+    one, two = (Trainer(host, small('local')) for _ in range(2))
+    for _ in range(3): one.update()
+    one.save(tmp_path)
+    two.load(tmp_path)
+    for x, y in zip(one.plasticity.state()[0].values(), two.plasticity.state()[0].values()): assert torch.equal(x, y)
+    assert one.plasticity.state()[1] == two.plasticity.state()[1] and two.updates == 3 and two.spent == one.spent
+    assert any(x.any() for x in two.plasticity.state()[0].values())
+
+
+@pytest.mark.parametrize('other', [dict(seed=1), dict(cells=[Cell('math', 1)]), dict(examples=9), 'condition', 'host'])
+def test_a_checkpoint_is_not_continued_by_another_training(host, tmp_path, other):
+    Trainer(host, small('sft')).save(tmp_path)
+    kind, theirs = small('sft', tasks=4) if other == 'condition' else small('sft'), host
+    if other == 'host':
+        theirs = load_host('embedded', threads=1)
+        with torch.no_grad(): theirs.model.get_input_embeddings().weight[0, 0] += 1
+    stranger = Trainer(theirs, kind, **(other if isinstance(other, dict) else {}))
+    before = stranger.population.weights_hash()
+    with pytest.raises(ValueError, match='other settings'): stranger.load(tmp_path)
+    assert stranger.population.weights_hash() == before
+
+
+@pytest.mark.parametrize('damage', [b'', b'hello', b'\x08\0\0\0\0\0\0\0{}      '])
+def test_a_damaged_checkpoint_is_one_line(tiny, tmp_path, damage):
+    (tmp_path / 'checkpoint.safetensors').write_bytes(damage)
+    with pytest.raises(ValueError, match='no readable checkpoint'): Trainer(tiny, small('sft')).load(tmp_path)
+
+
+@pytest.mark.parametrize('value', [math.nan, math.inf])
+def test_numbers_that_blow_up_stop_and_the_last_good_state_is_kept(host, tmp_path, monkeypatch, value):
+    good, real = [], training.Plasticity.learn
+    def learn(self, lesson, **how):
+        report = real(self, lesson, **how)
+        if self.updates.sum() == 4: next(iter(self.population.stack.A.values()))[0, 0, 0] = value
+        else: good.append((self.population.weights_hash(), {k: x.clone() for k, x in self.state()[0].items()}))
+        return report
+    monkeypatch.setattr(training.Plasticity, 'learn', learn)
+    with pytest.raises(ValueError, match='finite weights.*update 4.*update 3 are kept') as e:
+        train(host, small('sft'), budget=30, folder=tmp_path, every=100)
+    assert '\n' not in str(e.value)
+    monkeypatch.undo()
+    back = Trainer(host, small('sft'))
+    back.load(tmp_path)
+    assert len(good) == back.updates == 3 and back.population.weights_hash() == good[-1][0] and back.spent.gold == 9
+    assert all(torch.equal(x, back.plasticity.state()[0][k]) for k, x in good[-1][1].items())
+
+
+def test_a_seed_is_a_training(host):
+    hashes = [train(host, small('local'), budget=6, seed=s).population.weights_hash() for s in (0, 0, 1)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+# --- gold answers for bits
+
+def test_examples_worth_follows_the_entropy():
+    bits = np.mean([answer_bits(c) for c in ID_CELLS])
+    assert examples_worth(4000, 2000) == round(4000 / bits)
+    assert examples_worth(4000, 1000) == examples_worth(4000, 3000) == round(4000 * .811278 / bits)
+    assert examples_worth(4000, 0) == examples_worth(0, 0) == 1
+    for wrong in ((3, 4), (3, -1)):
+        with pytest.raises(ValueError, match='right <= episodes'): examples_worth(*wrong)
+
+
+def test_examples_come_again_in_another_order(tiny):
+    trainer, seen = Trainer(tiny, small('sft_bits'), examples=10), []
+    while len(seen) < 40:
+        drawn = trainer.draw(4)
+        trainer.lesson(drawn)
+        seen += [t.id for _, t in drawn]
+    epochs = [seen[i:i + 10] for i in range(0, 40, 10)]
+    assert all(sorted(e) == sorted(epochs[0]) and len(set(e)) == 10 for e in epochs)
+    assert len({tuple(e) for e in epochs}) == 4
+
+
+# --- ways of answering
+
+@pytest.fixture(scope='module')
+def several(host):
+    "Eight organelles, and their routers"
+    return train(host, small('specialists', tasks=3), budget=110)
+
+
+def test_ways_of_a_population_come_from_the_same_answers(host, several):
+    tasks = selection(48, seed=9)
+    before, found = several.population.weights_hash(), several.ways(tasks)
+    assert list(found) == ['routed', 'routed by cell', 'best', 'vote', 'oracle']
+    alone = answer(several.population, tasks, several.speakers(tasks))
+    assert found['routed'].answers.text.tolist() == alone.text.tolist()
+    assert found['routed'].answers.organelle.tolist() == several.speakers(tasks)
+    assert set(found['best'].answers.organelle) == {several.best}
+    everybody = everyone(several.population, tasks)
+    assert found['oracle'].accuracy == everybody.groupby(['family', 'depth', 'task']).success.any().mean()
+    assert found['vote'].answers.gflops.sum() == pytest.approx(everybody.gflops.sum())
+    assert found['oracle'].accuracy >= max(e.accuracy for e in found.values())
+    assert several.population.weights_hash() == before
+
+
+def test_the_host_alone_in_three_ways(host):
+    tasks, found = selection(48, seed=9), {n: train(host, n, budget=1) for n in ('frozen', 'few_shot', 'best_of_k')}
+    assert all(t.population is None and t.spent == Spent() for t in found.values())
+    ways = {n: t.ways(tasks) for n, t in found.items()}
+    assert {n: list(w) for n, w in ways.items()} == {'frozen': ['host'], 'few_shot': ['host'],
+                                                    'best_of_k': ['vote', 'oracle']}
+    assert ways['frozen']['host'].answers.text.tolist() == answer(host, tasks).text.tolist()
+    drawn = samples(host, tasks, None, 8)
+    assert ways['best_of_k']['vote'].answers.text.tolist() == vote(drawn).text.tolist()
+    assert ways['best_of_k']['oracle'].accuracy == oracle(drawn).success.mean() > ways['best_of_k']['vote'].accuracy
+    cost = {n: next(iter(w.values())).answers.gflops.mean() for n, w in ways.items()}
+    assert 7 < cost['best_of_k'] / cost['frozen'] < 9 and 2 < cost['few_shot'] / cost['frozen'] < 5
+    assert (ways['best_of_k']['vote'].answers.answers == 8).all()
+
+
+# --- conditions
+
+def test_conditions_are_what_was_promised():
+    names = 'frozen few_shot best_of_k single random_search es grpo rft sft sft_bits specialists local backprop ecology'
+    assert list(CONDITIONS) == names.split()
+    whole, single = (CONDITIONS[n].config() for n in ('ecology', 'single'))
+    assert (single.founders, single.capacity, single.variation.offspring) == (1, 1, 0)
+    assert single.plasticity == whole.plasticity and single.curriculum == whole.curriculum
+    assert CONDITIONS['random_search'].config().plasticity.rule == 'none'
+    assert {n for n, c in CONDITIONS.items() if c.several} == {'random_search', 'specialists', 'ecology'}
+    assert {n for n, c in CONDITIONS.items() if c.match == 'answers'} == {'local', 'backprop'}
+    for one, other in (('sft', 'sft_bits'), ('grpo', 'backprop')):
+        assert len({json.dumps(CONDITIONS[n].model_dump(exclude={'name', 'what', 'match'})) for n in (one, other)}) == 1
+    assert CONDITIONS['local'].plasticity.rule == whole.plasticity.rule == 'local'
+
+
+def test_settings_of_a_life_change_with_the_preset(monkeypatch):
+    before = CONDITIONS['ecology'].settings()
+    assert json.loads(json.dumps(before)) and before['config']['capacity'] == CONDITIONS['ecology'].config().capacity
+    real = training.load_config
+    monkeypatch.setattr(training, 'load_config', lambda name: real(name).model_copy(update={'memory': 3}))
+    assert CONDITIONS['ecology'].settings() != before and CONDITIONS['sft'].settings() == CONDITIONS['sft'].model_dump()
+
+
+# --- kept, and looked at once
+
+def test_an_adapter_comes_back_as_it_was(host, tmp_path):
+    made = train(host, small('sft', tasks=50), budget=150, match='answers')
+    made.export(tmp_path / 'a', hello='world')
+    tasks = selection(48, seed=2)
+    for folder in (tmp_path / 'a', tmp_path / 'a' / 'adapter'):
+        back = reopen(folder, {'embedded': host})
+        assert back.ways(tasks)['adapter'].answers.text.tolist() == made.ways(tasks)['adapter'].answers.text.tolist()
+    note = json.loads((tmp_path / 'a' / 'trained.json').read_text())
+    assert note['hello'] == 'world' and note['spent']['gold'] == made.spent.gold
+    with pytest.raises(ValueError, match='not an empty folder'): made.export(tmp_path / 'a')
+
+
+@pytest.mark.parametrize('key', ['host', 'streams', 'grader'])
+def test_results_of_another_world_are_refused(host, tmp_path, key):
+    train(host, small('sft'), budget=3, match='answers').export(tmp_path / 'a')
+    note = json.loads((tmp_path / 'a' / 'trained.json').read_text())
+    note['hashes'][key] = '0' * 16
+    (tmp_path / 'a' / 'trained.json').write_text(json.dumps(note))
+    with pytest.raises(ValueError, match=f'the {key} of now'): reopen(tmp_path / 'a', {'embedded': host})
+
+
+def test_what_is_no_result_is_one_line(host, tmp_path, several):
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'note').mkdir()
+    (tmp_path / 'note' / 'trained.json').write_text('{"host": 3}')
+    for name, says in (('missing', 'adapter_config'), ('empty', 'adapter_config'), ('note', 'name of its host')):
+        with pytest.raises(ValueError, match=says): reopen(tmp_path / name)
+    with pytest.raises(ValueError, match='at least one folder'): at_holdout([])
+    with pytest.raises(ValueError, match='one adapter'): several.export(tmp_path / 'x')
+    run = Run.create(tmp_path / 'run', config={}, hashes={}, host={'id': 'embedded'}, seed=0, version='0')
+    with pytest.raises(ValueError, match='finished run'): reopen(run.folder)
+
+
+def test_hosts_are_not_mixed(host, tmp_path):
+    other = tiny_host(hidden=16, layers=2)
+    other.model.save_pretrained(tmp_path / 'host')
+    other.tokenizer.save_pretrained(tmp_path / 'host')
+    theirs = load_host(tmp_path / 'host', threads=1)
+    train(theirs, small('sft'), budget=3, match='answers').export(tmp_path / 'a')
+    train(host, small('sft'), budget=3, match='answers').export(tmp_path / 'b')
+    with pytest.raises(ValueError, match='expected one host'): at_holdout([tmp_path / 'a', tmp_path / 'b'], n=24)
+
+
+def test_the_holdout_has_three_parts_of_the_holdout_stream():
+    papers = exams(48, 33)
+    assert [len(papers[k]) for k in ('id', 'ood_depth', 'ood_family')] == [48, 17, 16]
+    assert {stream_of(t) for tasks in papers.values() for t in tasks} == {'holdout'}
