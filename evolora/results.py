@@ -202,18 +202,21 @@ def charts(folder: str | Path, lines: pd.DataFrame | None = None) -> dict:
     bars = alt.Chart(shown).encode(y=y, color=part)
     accuracy = alt.layer(
         bars.mark_rule(strokeWidth=2).encode(x=alt.X('low:Q', title='accuracy on the holdout'), x2='high:Q'),
-        bars.mark_point(filled=True, size=60, opacity=1).encode(x='accuracy:Q', shape='part:N', tooltip=[
-            'name:N', 'part:N', alt.Tooltip('accuracy:Q', format='.1%')])).properties(
+        bars.mark_point(filled=True, size=60, opacity=1).encode(
+            x='accuracy:Q', shape=alt.Shape('part:N', title='questions'),
+            tooltip=['name:N', 'part:N', alt.Tooltip('accuracy:Q', format='.1%')])).properties(
         title='Accuracy at equal compute', height=alt.Step(16),
         description=f'Accuracy of {len(order)} ways to answer, with 95 % intervals; best in distribution: {order[0]}')
     points = pd.DataFrame([dict(condition=c, gflops=g, accuracy=a) for c, own in results.cells.items()
                            for cell in own.values() if len(cell['curve']) > 1 for g, a in _spaced(cell)])
     mean = points.groupby(['condition', 'gflops'], as_index=False).accuracy.mean() if len(points) else pd.DataFrame(
         columns=['condition', 'gflops', 'accuracy'])
+    last = mean.groupby('condition').accuracy.last().sort_values(ascending=False).index.tolist()
     curves = alt.Chart(mean).mark_line(point=True).encode(
         x=alt.X('gflops:Q', title='GFLOPs of training'), y=alt.Y('accuracy:Q', title='accuracy on selection questions',
                                                                  scale=alt.Scale(zero=False)),
-        color=alt.Color('condition:N', scale=alt.Scale(range=list(OKABE_ITO) * 2)), strokeDash='condition:N',
+        color=alt.Color('condition:N', scale=alt.Scale(domain=last, range=list(OKABE_ITO) * 2)),
+        strokeDash=alt.StrokeDash('condition:N', scale=alt.Scale(domain=last)),
     ).properties(title='Learning curves',
                  description=f'Accuracy against compute of {mean.condition.nunique()} conditions')
     return {'accuracy': accuracy, 'curves': curves}
