@@ -143,6 +143,7 @@ def _add(self: Plasticity, table: pd.DataFrame, column: str, organelles: Sequenc
     summed = pd.Series(values).groupby(np.array(organelles)).sum()
     table.loc[summed.index, column] += summed
 
+# %% ../nbs/03_plasticity.ipynb #f1ac7f62
 @patch
 def _direction(self: Plasticity, lesson: Lesson, rng, rollout) -> tuple[Credit, np.ndarray]:
     "What the rule wants, and the FLOPs of each row"
