@@ -37,7 +37,7 @@ _EVERYWHERE, _GOLD = dict(blocks=None), dict(source='gold', blocks=None, tasks=2
 _ALONE = dict(founders=1, capacity=1, economy=dict(ticket=0.), variation=dict(mu=1, offspring=0))
 def _rule(name, step, **more): return PlasticityConfig(rule=name, step=step, **more)
 
-# Steps, ranks, blocks, batches and noise were tuned on the selection stream, with seeds that no result uses.
+# Steps, ranks, blocks, batches and noise were chosen on the selection stream.
 CONDITIONS: dict[str, Condition] = {c.name: c for c in (
     Condition(name='frozen', what='the host alone'),
     Condition(name='few_shot', what='the host, two solved questions of the same cell before each', shots=2),
