@@ -313,6 +313,7 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
                host: bool = False, # may the bare host be chosen, too?
                level: float = .95, # of the lower bound that `best` goes by
                prior: float = 20., # answers' worth of belief in an organelle's overall score
+               home: float = .3, # how much better than overall an organelle is believed to be in its niche
                **how) -> Router:
     "Choose an organelle for each family or cell, on selection tasks; the other keywords are those of `answer`"
     tasks = _listed(tasks, once=True)
@@ -321,6 +322,7 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
                          f"{stream_of(wrong[0])} stream; draw them with selection()")
     if by not in ('family', 'cell'): raise ValueError(f"by expected 'family' or 'cell', got {by!r}")
     if not 0 <= prior < math.inf: raise ValueError(f"prior expected 0 or more answers, got {prior}; 20 is a fair start")
+    if not 0 <= home <= 1: raise ValueError(f"home expected a share from 0 to 1, got {home}; .3 is a fair start")
     if answers is not None and how: raise ValueError(f"expected answers or {', '.join(how)}, got both; leave one out")
     if not hasattr(population, 'ids'):
         raise ValueError(f"expected a Population, got {type(population).__name__}; only organelles can be routed to")
@@ -328,13 +330,15 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
     if answers is None: answers = everyone(population, tasks, host=host, **how)
     right = _successes(answers, tasks, who)
     usual = right.mean(1)
+    niches = [population[id].traits.niche if id else '' for id in who]
+    believed = lambda family: usual + home * np.array([niche == family for niche in niches])
     bound = wilson(right.sum(1), len(tasks), level)[0]
     def entries(labels, centre):
         "(label, shrunk scores) of every label; `centre` is what they are shrunk to"
         for label in dict.fromkeys(labels):
             own = right[:, [x == label for x in labels]]
             yield label, (own.sum(1) + prior * centre(label)) / max(own.shape[1] + prior, 1)
-    scores = dict(entries([t.family for t in tasks], lambda _: usual))
+    scores = dict(entries([t.family for t in tasks], believed))
     if by == 'cell':
         scores |= dict(entries([f'{t.family}:{t.depth}' for t in tasks], lambda c: scores[c.split(':')[0]]))
     # Between equals decides the overall score, then age: the host first, the newest last.

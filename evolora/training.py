@@ -27,7 +27,7 @@ from .credit import Lesson
 from .economy import EconomyConfig, reward
 from .families import Task
 from .host import Host
-from .organelles import Population
+from .organelles import Population, Traits
 from .plasticity import Plasticity, PlasticityConfig
 from .randomness import seed_of, stream
 from .runs import config_hash
@@ -112,8 +112,9 @@ class Trainer:
         families = list(dict.fromkeys(c.family for c in self.cells)) if condition.specialists else [None]
         self.population = Population(host, capacity=len(families), max_rank=condition.rank, alpha=8.,
                                      targets=tuple(EcologyConfig().targets), blocks=condition.blocks)
-        born = [self.population.birth(rank=condition.rank, rng=stream(seed, purpose='founder', organelle=i)).id
-                for i in range(len(families))]
+        born = [self.population.birth(rank=condition.rank, traits=Traits(niche=family or ''),
+                                      rng=stream(seed, purpose='founder', organelle=i)).id
+                for i, family in enumerate(families)]
         self.niches = {id: [c for c in self.cells if f in (None, c.family)] for id, f in zip(born, families)}
         self.plasticity = Plasticity(self.population, condition.plasticity)
         self.spent, self.updates, self.examples, self.each = Spent(), 0, examples, {}

@@ -32,8 +32,11 @@ from evolora.variation import OPERATORS, VariationConfig
 
 class Actors:
     "A population with a script: `says(organelle, prompt, seed)` is the whole answer"
-    def __init__(self, says, ids=('o1', 'o2')): self.says, self.ids, self.asked = says, list(ids), []
+    def __init__(self, says, ids=('o1', 'o2'), niches={}):
+        self.says, self.ids, self.niches, self.asked = says, list(ids), niches, []
+
     def weights_hash(self): return 'ab' * 32
+    def __getitem__(self, id): return SimpleNamespace(traits=SimpleNamespace(niche=self.niches.get(id, '')))
 
     def generate(self, prompts, organelles, *, temperature, seeds, max_new_tokens, rows):
         self.asked.append(len(prompts))
@@ -387,6 +390,20 @@ def test_between_equals_the_oldest_and_before_it_the_host():
     assert router.best is None and router.route(BOTH) == [None] * 24
 
 
+def test_who_practises_a_family_is_believed_until_answers_say_otherwise():
+    "o1 is the better one overall and in sums; o2 practises sums"
+    def says(id, prompt, seed): return GOLD[prompt] if id == 'o1' or prompt != MATH[0].prompt else 'x'
+    few = MATH[:4] + SORT[:4]                   # o1 solves all, o2 all but one of the sums
+    at_home = Actors(says, niches={'o2': 'math'})
+    assert fit_router(at_home, few).table == {'math': 'o2', 'string.sort': 'o1'}
+    assert fit_router(at_home, few, home=0).table == fit_router(Actors(says), few).table == dict.fromkeys(
+        ('math', 'string.sort'), 'o1')
+    assert fit_router(at_home, few, prior=0).table['math'] == 'o1'
+    assert fit_router(at_home, few).best == 'o1'            # a belief about one family is none about others
+    never = Actors(lambda id, prompt, seed: GOLD[prompt] if id == 'o1' else 'x', niches={'o2': 'math'})
+    assert fit_router(never, BOTH).table['math'] == 'o1'
+
+
 def test_shrinking_beats_a_lucky_family():
     "o1 is right in all but one of 24; o2 got the one sorting task more, and nothing else"
     def says(id, prompt, seed):
@@ -451,7 +468,8 @@ def test_a_router_belongs_to_its_population():
 
 @pytest.mark.parametrize('how, says', [
     (dict(by='depth'), "by expected 'family' or 'cell', got 'depth'"), (dict(prior=-1), 'prior expected 0 or more'),
-    (dict(prior=math.inf), 'prior expected 0 or more'), (dict(level=2), 'level expected'),
+    (dict(prior=math.inf), 'prior expected 0 or more'), (dict(home=2), 'home expected a share'),
+    (dict(level=2), 'level expected'),
     (dict(answers=everyone(Actors(specialists), BOTH[:-1])), 'expected 48 answers, got 46'),
     (dict(answers=pd.concat([everyone(Actors(specialists), BOTH)] * 2)), 'got another of o1'),
     (dict(answers=everyone(Actors(specialists), BOTH, host=True)), 'got another of the host'),
