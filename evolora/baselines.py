@@ -34,7 +34,8 @@ from .training import MATCHES, Condition, Spent, Trainer
 
 # %% ../nbs/15_baselines.ipynb #ba2fda60
 _EVERYWHERE, _GOLD = dict(blocks=None), dict(source='gold', blocks=None, tasks=256, copies=1)
-_ALONE = dict(founders=1, capacity=1, economy=dict(ticket=0.), variation=dict(mu=1, offspring=0))
+_ALONE = dict(founders=1, capacity=1, economy=dict(ticket=0.), variation=dict(mu=1, offspring=0),
+              curriculum=dict(budget=64., budget_min=64, budget_max=64))
 def _rule(name, step, **more): return PlasticityConfig(rule=name, step=step, **more)
 
 # Steps, ranks, blocks, batches and noise were chosen on the selection stream.
@@ -44,23 +45,24 @@ CONDITIONS: dict[str, Condition] = {c.name: c for c in (
     Condition(name='best_of_k', what='the host, the most frequent of eight samples', samples=8),
     Condition(name='single', source='life', what='one organelle, rule and curriculum of the ecology', changes=_ALONE),
     Condition(name='random_search', source='life', what='a population with selection that does not learn',
-              changes=dict(plasticity=dict(rule='none'), curriculum=dict(copies=1), traits=dict(step=.3))),
+              changes=dict(plasticity=dict(rule='none'), curriculum=dict(copies=1), traits=dict(step=.3),
+                           variation=dict(maturity=0))),
     Condition(name='es', source='reward', what='an evolution strategy over one adapter', rank=1, copies=1,
               plasticity=_rule('es', .01, sigma=.2, pairs=16, probe=0.)),
-    Condition(name='grpo', source='reward', what='policy gradient by backpropagation, one adapter', rank=4,
+    Condition(name='grpo', source='reward', what='policy gradient by backpropagation, one adapter', rank=4, copies=4,
               plasticity=_rule('backprop', .005), **_EVERYWHERE),
     Condition(name='rft', source='right', what='expert iteration: gold is what was answered right, one adapter',
-              plasticity=_rule('backprop', .005, probe=0.), **_EVERYWHERE),
+              copies=4, plasticity=_rule('backprop', .005, probe=0.), **_EVERYWHERE),
     Condition(name='sft', what='supervised on gold answers, one adapter',
               plasticity=_rule('backprop', .005, probe=0.), **_GOLD),
     Condition(name='sft_bits', what='as many gold answers as carry the bits of the ecology, again and again',
               plasticity=_rule('backprop', .005, probe=0.), **_GOLD),
     Condition(name='specialists', source='reward', what='one organelle a family, routed, no economy',
-              specialists=True, plasticity=_rule('local', .01)),
-    Condition(name='local', source='reward', what='the local rule, one adapter; equal answers', match='answers',
-              tasks=8, plasticity=_rule('local', .01)),
-    Condition(name='backprop', source='reward', what='as grpo; equal answers', rank=4, match='answers',
-              plasticity=_rule('backprop', .005), **_EVERYWHERE),
+              specialists=True, tasks=8, copies=4, plasticity=_rule('local', .02)),
+    Condition(name='local', source='reward', what='the local rule, one adapter; equal answers', rank=4, copies=4,
+              match='answers', plasticity=_rule('local', .02)),
+    Condition(name='backprop', source='reward', what='as grpo; equal answers', rank=4, copies=4,
+              match='answers', plasticity=_rule('backprop', .005), **_EVERYWHERE),
     Condition(name='ecology', source='life', what='the whole: it earns, learns, reproduces and dies'))}
 
 def condition_named(name: str) -> Condition:

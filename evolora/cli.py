@@ -324,8 +324,8 @@ def memory(json: _JSON = False, quick: _QUICK = False, out: _OUT = None):
                           'call makes the cells that are missing; the table is made from all that are there.')
 def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded',
              conditions: Annotated[str, typer.Option(help='Names separated by commas, or `all`.')] = 'all',
-             seeds: Annotated[int, typer.Option(min=1, help='So many seeds, from 0; ten make a headline.')] = 5,
-             budget: Annotated[float, typer.Option(min=1e-3, help='GFLOPs of training in every cell.')] = 3000.,
+             seeds: Annotated[int, typer.Option(min=1, help='So many seeds, from 1; ten make a headline.')] = 5,
+             budget: Annotated[float, typer.Option(min=1e-3, help='GFLOPs of training in every cell.')] = 1000.,
              jobs: Annotated[int, typer.Option(min=1, help='Processes, one thread each.')] = 2,
              out: Annotated[Path | None, typer.Option(help='A folder: new, or with cells of the same settings. '
                                                       'Default: runs/learning.')] = None):
@@ -341,7 +341,7 @@ def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded
     with TemporaryDirectory() as scratch:
         folder, error = out or (Path(scratch) if quick else Path('runs/learning')), None
         if _exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
-        try: lab.experiment(names, range(seeds), folder, settings, jobs=jobs,
+        try: lab.experiment(names, range(1, seeds + 1), folder, settings, jobs=jobs,
                             say=lambda line: print(line, file=sys.stderr, flush=True))
         except lab.Unfinished as e: error = e
         except KeyboardInterrupt:

@@ -33,9 +33,9 @@ class Settings(BaseModel):
     "What all cells of an experiment share"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
     host: str = Field('embedded', description='`embedded`, a model folder, or a Hugging Face id')
-    budget: float = Field(3000., gt=0, description='GFLOPs of training, all of them')
+    budget: float = Field(1000., gt=0, description='GFLOPs of training, all of them')
     id: int = Field(512, ge=8, description='holdout questions of the cells that are trained on')
-    ood: int = Field(512, ge=8, description='holdout questions of unseen depths and families, half of each')
+    ood: int = Field(1024, ge=8, description='holdout questions of unseen depths and families, half of each')
     points: int = Field(6, ge=1, description='points of the curve of accuracy against compute')
     probe: int = Field(144, ge=48, description='selection questions at a point')
     brittle: int = Field(64, ge=8, description='questions that are also asked in other words')
