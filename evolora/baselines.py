@@ -21,13 +21,13 @@ from fastcore.basics import patch
 
 from .adapters import read_json, read_peft
 from .ecology import Ecology
-from .evaluation import (Evaluation, Router, answer, compare, everyone, fit_router, holdout, oracle, samples,
-                                selection, vote)
+from .evaluation import Evaluation, answer, compare, everyone, holdout, oracle, samples, selection, vote
 from .families import Task
 from .host import Host, load_host
 from .organelles import Population
 from .plasticity import PlasticityConfig
 from .randomness import stream
+from .routing import Router, fit_router
 from .runs import Run, write_whole
 from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, sample_tasks, task_hashes
 from .training import MATCHES, Condition, Spent, Trainer

@@ -22,9 +22,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .baselines import Trained, condition_named, cost_of, exams, examples_worth, train
 from .economy import COST_VERSION
-from .evaluation import AUGMENTATIONS, Evaluation, answer, brittleness, everyone, fit_router, selection
+from .evaluation import AUGMENTATIONS, Evaluation, answer, brittleness, everyone, selection
 from .families import Task
 from .host import Host, load_host
+from .routing import fit_router
 from .runs import config_hash, write_whole
 from .tasks import ID_CELLS, draw_tasks, task_hashes
 

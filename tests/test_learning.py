@@ -13,12 +13,13 @@ import pytest
 
 from evolora import learning, results
 from evolora.baselines import CONDITIONS, Trained, examples_worth, train
-from evolora.evaluation import answer, everyone, fit_router, selection
+from evolora.evaluation import answer, everyone, selection
 from evolora.evidence import holm, iqm, sign_flip
 from evolora.host import load_host
 from evolora.learning import Settings, Unfinished, experiment, packed, read_cells, run_cell, unpacked
 from evolora.organelles import Population
 from evolora.randomness import stream
+from evolora.routing import fit_router
 from evolora.results import Results, as_rows, crossed, for_people, summarise, table, targets
 from evolora.variation import OPERATORS
 
