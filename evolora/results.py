@@ -187,39 +187,24 @@ def targets(folder: str | Path, lines: pd.DataFrame | None = None) -> list[dict]
         target('energy per correct answer, ecology ÷ frozen, sampled', '<= 0.6', ratio('energy sampled'))]
 
 # %% ../nbs/18_results.ipynb #c427a9f7
-def charts(folder: str | Path, lines: pd.DataFrame | None = None) -> dict:
-    "Altair charts: accuracy of every condition with intervals, and curves against compute"
+def _accuracy_chart(lines: pd.DataFrame):
+    "A row a condition and way: accuracy in and out of distribution, with intervals"
     import altair as alt
     from evolora.analysis import OKABE_ITO
-    lines, results = table(folder) if lines is None else lines, Results(read_cells(folder))
     parts = [lines.assign(part=part, accuracy=lines[part], low=lines[f'{part} low'], high=lines[f'{part} high'])
              for part in ('ID', 'OOD')]
     shown = pd.concat(parts)[['condition', 'way', 'part', 'accuracy', 'low', 'high', 'first']].assign(
         name=lambda t: t.condition.where(t['first'], t.condition + ', ' + t.way)).round(4)
     order = shown[shown.part == 'ID'].sort_values('accuracy', ascending=False).name.tolist()
-    y = alt.Y('name:N', title='condition', sort=order)
     part = alt.Color('part:N', title='questions', scale=alt.Scale(range=list(OKABE_ITO[:2])))
-    bars = alt.Chart(shown).encode(y=y, color=part)
-    accuracy = alt.layer(
+    bars = alt.Chart(shown).encode(y=alt.Y('name:N', title='condition', sort=order), color=part)
+    return alt.layer(
         bars.mark_rule(strokeWidth=2).encode(x=alt.X('low:Q', title='accuracy on the holdout'), x2='high:Q'),
         bars.mark_point(filled=True, size=60, opacity=1).encode(
-            x='accuracy:Q', shape=alt.Shape('part:N', title='questions'),
+            x='accuracy:Q', shape=alt.Shape('part:N', legend=None),
             tooltip=['name:N', 'part:N', alt.Tooltip('accuracy:Q', format='.1%')])).properties(
         title='Accuracy at equal compute', height=alt.Step(16),
         description=f'Accuracy of {len(order)} ways to answer, with 95 % intervals; best in distribution: {order[0]}')
-    points = pd.DataFrame([dict(condition=c, gflops=g, accuracy=a) for c, own in results.cells.items()
-                           for cell in own.values() if len(cell['curve']) > 1 for g, a in _spaced(cell)])
-    mean = points.groupby(['condition', 'gflops'], as_index=False).accuracy.mean() if len(points) else pd.DataFrame(
-        columns=['condition', 'gflops', 'accuracy'])
-    last = mean.groupby('condition').accuracy.last().sort_values(ascending=False).index.tolist()
-    curves = alt.Chart(mean).mark_line(point=True).encode(
-        x=alt.X('gflops:Q', title='GFLOPs of training'), y=alt.Y('accuracy:Q', title='accuracy on selection questions',
-                                                                 scale=alt.Scale(zero=False)),
-        color=alt.Color('condition:N', scale=alt.Scale(domain=last, range=list(OKABE_ITO) * 2)),
-        strokeDash=alt.StrokeDash('condition:N', scale=alt.Scale(domain=last)),
-    ).properties(title='Learning curves',
-                 description=f'Accuracy against compute of {mean.condition.nunique()} conditions')
-    return {'accuracy': accuracy, 'curves': curves}
 
 def _spaced(cell: dict) -> list[tuple[float, float]]:
     "The curve of a cell at the same marks for every seed"
@@ -227,9 +212,50 @@ def _spaced(cell: dict) -> list[tuple[float, float]]:
     marks = np.linspace(0, cell['settings']['budget'], cell['settings']['points'] + 1)
     return [(float(m), float(a)) for m, a in zip(marks, np.interp(marks, at, seen)) if m <= at[-1] * 1.02]
 
+def _curves_chart(results: Results):
+    "Mean accuracy over seeds against compute, a line a condition"
+    import altair as alt
+    from evolora.analysis import OKABE_ITO
+    points = pd.DataFrame([dict(condition=c, gflops=g, accuracy=a) for c, own in results.cells.items()
+                           for cell in own.values() if len(cell['curve']) > 1 for g, a in _spaced(cell)],
+                          columns=['condition', 'gflops', 'accuracy'])
+    mean = points.groupby(['condition', 'gflops'], as_index=False).accuracy.mean().round(4)
+    last = mean.groupby('condition').accuracy.last().sort_values(ascending=False).index.tolist()
+    return alt.Chart(mean).mark_line(point=True).encode(
+        x=alt.X('gflops:Q', title='GFLOPs of training'),
+        y=alt.Y('accuracy:Q', title='accuracy on selection questions', scale=alt.Scale(zero=False)),
+        color=alt.Color('condition:N', scale=alt.Scale(domain=last, range=list(OKABE_ITO) * 2)),
+        strokeDash=alt.StrokeDash('condition:N', scale=alt.Scale(domain=last))).properties(
+        title='Learning curves', description=f'Accuracy against compute of {len(last)} conditions')
+
+# %% ../nbs/18_results.ipynb #7b24a4b5
+def _families_chart(results: Results):
+    "Accuracy of each family under each condition; the colour is the gain over the frozen host, if it is there"
+    import altair as alt
+    found = pd.DataFrame({c: results.families(c, ('id', 'ood_family')).mean() for c in results.cells})
+    gain = found.sub(found['frozen'], axis=0) if 'frozen' in found else found * 0
+    shown = pd.DataFrame([dict(family=f, condition=c, accuracy=found.loc[f, c], gain=gain.loc[f, c])
+                          for f in found.index for c in found]).round(4)
+    order = found.mean().sort_values(ascending=False).index.tolist()
+    cells = alt.Chart(shown).encode(x=alt.X('family:N', sort=found.index.tolist(), title=None,
+                                            axis=alt.Axis(labelAngle=-30)),
+                                    y=alt.Y('condition:N', sort=order))
+    return alt.layer(
+        cells.mark_rect().encode(color=alt.Color('gain:Q', title='gain over the host', scale=alt.Scale(
+            scheme='blueorange', reverse=True, domain=[-.6, .6])), tooltip=['condition', 'family', 'accuracy', 'gain']),
+        cells.mark_text().encode(text=alt.Text('accuracy:Q', format='.2f'))).properties(
+        title='Family by family; the last two were never trained on', width=alt.Step(56), height=alt.Step(18),
+        description=f'Accuracy of {len(order)} conditions in {len(found)} families')
+
+def charts(folder: str | Path, lines: pd.DataFrame | None = None) -> dict:
+    "Altair charts: accuracy of every condition with intervals, curves against compute, and family by family"
+    results = Results(read_cells(folder))
+    return {'accuracy': _accuracy_chart(table(folder) if lines is None else lines), 'curves': _curves_chart(results),
+            'families': _families_chart(results)}
+
 # %% ../nbs/18_results.ipynb #d7160f48
 def summarise(folder: str | Path, lines: pd.DataFrame | None = None) -> list[Path]:
-    "Write `table.csv`, `accuracy.png` and `curves.png` beside the cells, in place of earlier ones; returns the paths"
+    "Write `table.csv` and the charts as PNG beside the cells, in place of earlier ones; returns the paths"
     from evolora.analysis import save_chart
     lines = table(folder) if lines is None else lines
     drawn = [save_chart(chart, Path(folder) / f'{name}.png') for name, chart in charts(folder, lines).items()]

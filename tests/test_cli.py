@@ -577,14 +577,15 @@ def experiment(*more): return ('bench', 'learning', '--conditions', 'frozen,loca
 
 def test_the_experiment_prints_its_table_and_goes_on(say, brief):
     code, out, err = say(*experiment('--seeds', 1, '--out', 'cells', '--json'))
-    assert code == 0 and '2/2 local-0' in err
+    assert code == 0 and '2/2 local-1' in err
     said = json.loads(out)
     assert (said['name'], len(said['rows']), said['rows'][0]['condition']) == ('learning', 2, 'frozen')
     assert set(said) == {'name', 'rows', 'targets', 'targets_met'} and {t['met'] for t in said['targets']} == {None}
-    assert sorted(p.name for p in Path('cells').iterdir()) == ['accuracy.png', 'cells', 'curves.png', 'table.csv']
+    assert sorted(p.name for p in Path('cells').iterdir()) == ['accuracy.png', 'cells', 'curves.png', 'families.png',
+                                                               'table.csv']
     before = disk('cells')
     code, out, err = say(*experiment('--seeds', 2, '--out', 'cells'))
-    assert code == 0 and '2 of 4 cells are there' in err and 'local-0' not in err.replace('cells/', '')
+    assert code == 0 and '2 of 4 cells are there' in err and 'local-1' not in err.replace('cells/', '')
     assert all(disk('cells')[name] == before[name] for name in before if name.startswith('cells/'))
     assert 'Accuracy on the holdout' in out and 'Targets' in out and 'not measured' in out
     refuses(say, *experiment('--out', 'cells', '--budget', 3), says='another settings')
@@ -601,12 +602,12 @@ def test_ctrl_c_keeps_the_finished_cells(say, brief, monkeypatch):
     monkeypatch.setattr(learning, 'run_cell', pressing)
     code, out, err = say(*experiment('--seeds', 1, '--out', 'cells'))
     assert code == 130 and 'the same command makes the cells' in err and 'Traceback' not in err and out == ''
-    assert [p.name for p in Path('cells/cells').iterdir()] == ['frozen-0.json']
+    assert [p.name for p in Path('cells/cells').iterdir()] == ['frozen-1.json']
 
 
 def test_a_quick_experiment_leaves_nothing(say, brief):
     code, out, err = say('bench', 'learning', '--quick', '--budget', 4)
-    assert code == 0 and 'frozen-0' in err and 'single-0' in err and not list(Path().iterdir())
+    assert code == 0 and 'frozen-1' in err and 'single-1' in err and not list(Path().iterdir())
 
 
 def test_an_experiment_with_a_failed_cell_prints_the_others(say, brief, monkeypatch):
