@@ -398,8 +398,9 @@ def _repr_markdown_(self: Ecology) -> str:
     head = f'**{len(self.population)} organelles** on {self.host.id}, generation {self.generation}, seed {self.seed}'
     if not len(self.population): return head
     best = self.standing().head(8)
-    rows = '\n'.join(f"| {id} | {r.competence:+.3f} | {int(r.episodes)} | {r.balance:.1f} | {r['rank']} | {r.born} | "
-                     f"{'no-op' if r.noop else r.operator} |"
+    # + 0. turns -0. into 0.
+    rows = '\n'.join(f"| {id} | {round(r.competence, 3) + 0.:+.3f} | {int(r.episodes)} | {r.balance:.1f} | "
+                     f"{r['rank']} | {r.born} | {'no-op' if r.noop else r.operator} |"
                      for id, r in best.iterrows())
     columns = '| organelle | competence | answers | energy | rank | born | made by |\n|---|---|---|---|---|---|---|'
     return f'{head}\n\n{columns}\n{rows}'
