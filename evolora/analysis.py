@@ -270,7 +270,7 @@ def chart_population(data: RunData) -> alt.LayerChart:
 
 def chart_cells(data: RunData) -> alt.Chart:
     "Accuracy of every cell over the generations"
-    step = _step(data, 60)
+    step = _step(data, 30)
     table = _tally(data.episodes, ['family', 'depth', data.episodes['generation'] // step * step]).reset_index()
     table = table.assign(cell=table['family'] + ':' + table['depth'].astype(str), start=table['generation'] - .5,
                          end=np.minimum(table['generation'] + step, data.generations['generation'].max() + 1) - .5)
