@@ -351,7 +351,9 @@ def test_conditions_are_what_was_promised():
     assert list(CONDITIONS) == names.split()
     whole, single = (CONDITIONS[n].config() for n in ('ecology', 'single'))
     assert (single.founders, single.capacity, single.variation.offspring) == (1, 1, 0)
-    assert single.plasticity == whole.plasticity and single.curriculum == whole.curriculum
+    amount = {k: getattr(single.curriculum, k) for k in ('budget', 'budget_min', 'budget_max')}
+    assert single.plasticity == whole.plasticity and set(amount.values()) == {64}   # energy decides nothing for one
+    assert single.curriculum == whole.curriculum.model_copy(update=amount)
     assert CONDITIONS['random_search'].config().plasticity.rule == 'none'
     assert {n for n, c in CONDITIONS.items() if c.several} == {'random_search', 'specialists', 'ecology'}
     assert {n for n, c in CONDITIONS.items() if c.match == 'answers'} == {'local', 'backprop'}
