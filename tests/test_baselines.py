@@ -362,6 +362,12 @@ def test_conditions_are_what_was_promised():
     assert CONDITIONS['local'].plasticity.rule == whole.plasticity.rule == 'local'
 
 
+def test_every_specialist_has_its_family_for_a_niche(host):
+    population = training.Trainer(host, CONDITIONS['specialists']).population
+    assert [one.traits.niche for one in population] == list(dict.fromkeys(c.family for c in ID_CELLS))
+    assert [one.traits.niche for one in training.Trainer(host, CONDITIONS['local']).population] == ['']
+
+
 def test_settings_of_a_life_change_with_the_preset(monkeypatch):
     before = CONDITIONS['ecology'].settings()
     assert json.loads(json.dumps(before)) and before['config']['capacity'] == CONDITIONS['ecology'].config().capacity

@@ -288,6 +288,17 @@ def test_differences_are_taken_seed_by_seed(tmp_path):
     assert table(tmp_path).set_index('condition').seeds['sft'] == 5
 
 
+def test_the_chart_of_families_shows_accuracy_and_gain(tmp_path):
+    chart = results.charts(invent(tmp_path))['families'].to_dict()
+    shown = pd.DataFrame(next(iter(chart['datasets'].values()))).set_index(['condition', 'family'])
+    known = Results(read_cells(tmp_path))
+    assert (shown.gain['frozen'] == 0).all()
+    for family, accuracy in known.families('sft', ('id', 'ood_family')).mean().items():
+        host = known.families('frozen', ('id', 'ood_family')).mean()[family]
+        assert shown.loc[('sft', family), ['accuracy', 'gain']].tolist() == pytest.approx([accuracy, accuracy - host],
+                                                                                         abs=1e-3)
+
+
 def test_targets_are_met_and_missed(tmp_path):
     of = lambda folder: {t['name']: t for t in targets(folder)}
     good = of(invent(tmp_path / 'good'))
