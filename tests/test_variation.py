@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from evolora.host import tiny_host
 from evolora.organelles import Population, Traits
-from evolora.variation import (JUDGED_BY, OPERATORS, VariationConfig, champions, choose_parents, combine, competence,
-                               crossover, energy_kept, make_offspring, mutate_traits, reliability, survivors, variances)
+from evolora.variation import (JUDGED_BY, OPERATORS, VariationConfig, champions, choose_parents, competence, crossover,
+                               make_offspring, mutate_traits, reliability, survivors, variances)
 
 
 @pytest.fixture(scope='module')
@@ -116,8 +116,6 @@ def test_crossover_is_the_dense_truncated_svd(ranks, rank, seed):
         assert (dense(child)[n] - total).norm() <= (best - total).norm() + 1e-5 * max(1, total.norm().item())
         A, B = child[n]
         assert torch.allclose(A.norm(dim=1), B.norm(dim=0) * 8 / rank, atol=1e-4)          # an even split
-    spectrum = combine(parents, weights, [8 / r for r in ranks])
-    assert energy_kept(spectrum, sum(ranks)) == pytest.approx(1) and energy_kept(spectrum, rank) <= 1 + 1e-12
 
 
 def test_crossover_with_other_scales_and_edges(pop):
