@@ -268,6 +268,22 @@ def evolution_strategy(population: Population, lesson: Lesson,
     cost = np.bincount([i for i, _ in rows], flops, minlength=len(lesson))
     return Credit(who, A, B, answers), cost
 
+# %% ../nbs/03_plasticity.ipynb #8c410189
+@patch
+def fisher(self: Plasticity, id: str) -> dict[str, tuple[torch.Tensor, torch.Tensor]] | None:
+    "{module: (rows (d_out,), columns (d_in,))}, F of delta W as their outer product, with a mean of 1; None untaught"
+    slot, parts = self.population[id].slot, {}
+    for n, (A, B) in self.population.factors(id).items():
+        rows, columns = (self.second[half][n][slot].double().sum(0) for half in 'BA')
+        known = (v.mean() / x.double().square().sum() for v, x in ((rows, A), (columns, B)) if v.any() and x.any())
+        level = next(known, 0.)
+        # What learned nothing of its own is uniform: a rule may teach only one of the two factors.
+        rows, columns = (v / v.mean() if v.any() else torch.ones_like(v) for v in (rows, columns))
+        parts[n] = level * rows, columns
+    entries = sum(len(rows) * len(columns) for rows, columns in parts.values())
+    mean = sum(rows.sum() * columns.sum() for rows, columns in parts.values()) / entries
+    return {n: (rows / mean, columns) for n, (rows, columns) in parts.items()} if mean else None
+
 # %% ../nbs/03_plasticity.ipynb #e6d65deb
 @patch
 def inherit(self: Plasticity, child: str, parents: Sequence[str] = (), operator: str = '') -> None:

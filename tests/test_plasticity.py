@@ -485,3 +485,77 @@ def test_errors_say_what_to_do():
                        (lambda: Plasticity(population).restore({}, {}), 'restore it where it was saved')):
         with pytest.raises(ValueError, match=says): call()
     with pytest.raises(KeyError, match='known: o1'): credit(population, Lesson(['a'], [[70]], ['o9'], [1.]), 'local')
+
+
+# --- how sure an organelle is of a weight
+
+def uncorrelated(population, truth, rng):
+    "A credit in which every entry of dL/d(delta W) is drawn by itself, with variance rows_o columns_j"
+    A, B = {}, {}
+    for n, (a, b) in population.factors('o1').items():
+        rows, columns = truth[n]
+        G = torch.from_numpy(rng.standard_normal((len(rows), len(columns)))) * rows.outer(columns).sqrt()
+        s = population.scale('o1')
+        A[n], B[n] = (s * b.T.double() @ G).float()[None], (s * a.double() @ G.T).float()[None]
+    return Credit(['o1'], A, B, np.ones(1))
+
+
+def test_fisher_is_the_mean_square_of_the_gradient():
+    population, rng = Population(tiny_host(), capacity=2, targets=('o_proj', 'up_proj')), stream(0)
+    signs = lambda *shape: torch.from_numpy(rng.choice([-1., 1.], shape)).float()
+    # Columns of one length: the levels are exact, too, and not only rows and columns.
+    population.birth({n: (.1 * signs(4, d_in), signs(d_out, 4)) for n, (d_out, d_in) in population.shapes.items()})
+    truth = {n: tuple(torch.from_numpy(rng.uniform(.2, 3, d)) * (k + 1) for d in shape)
+             for k, (n, shape) in enumerate(population.shapes.items())}
+    plasticity = Plasticity(population, PlasticityConfig(memory=.999, step=1e-7))
+    assert plasticity.fisher('o1') is None
+    for _ in range(1500): plasticity._step(uncorrelated(population, truth, rng))
+    found, F = plasticity.fisher('o1'), {n: rows.outer(columns) for n, (rows, columns) in truth.items()}
+    mean = sum(x.sum() for x in F.values()) / sum(x.numel() for x in F.values())
+    for n, (rows, columns) in found.items():
+        want = F[n] / mean
+        assert columns.mean() == pytest.approx(1) and rows.mean() == pytest.approx(float(want.mean()), rel=.02)
+        for mine, true in ((rows, want.mean(1)), (columns, want.mean(0) / want.mean())):
+            off = mine / true - 1
+            assert off.abs().max() < .25 and off.square().mean().sqrt() < .06
+
+
+def test_fisher_does_not_see_the_size_of_rewards():
+    population = crowd(tiny_host())
+    lesson, _ = spoken(population)
+    found = []
+    for factor in (1., 1000.):
+        plasticity = Plasticity(population, PlasticityConfig(step=1e-9))
+        louder = Lesson(lesson.prompts, lesson.answers, lesson.organelles, factor * lesson.advantage)
+        plasticity._step(credit(population, louder, 'local'))
+        found.append(plasticity.fisher('o2'))
+        total = sum((rows.sum() * columns.sum()).item() for rows, columns in found[-1].values())
+        assert total == pytest.approx(sum(math.prod(shape) for shape in population.shapes.values()))
+    for n in population.shapes:
+        assert all(torch.allclose(x, y, rtol=1e-3) and (x >= 0).all() for x, y in zip(found[0][n], found[1][n]))
+
+
+def test_fisher_of_one_taught_factor_is_uniform_in_the_other():
+    population = crowd(tiny_host(), ranks=(3,))
+    plasticity, n = Plasticity(population), next(iter(population.shapes))
+    plasticity.second['A'][n][0, :3] = torch.arange(1., population.shapes[n][1] + 1)
+    found = plasticity.fisher('o1')
+    assert torch.equal(found[n][0], found[n][0][:1].expand(population.shapes[n][0])) and found[n][0][0] > 0
+    assert torch.allclose(found[n][1] / found[n][1][0], torch.arange(1., population.shapes[n][1] + 1).double())
+    assert not any(rows.any() for m, (rows, _) in found.items() if m != n)
+    population.write('o1', {m: (A, B * 0) for m, (A, B) in population.factors('o1').items()})
+    assert plasticity.fisher('o1') is None                          # silenced: of what size A's gradients were is lost
+
+
+def test_merging_by_fisher_takes_what_plasticity_gives():
+    from evolora.merging import merge
+    population = crowd(tiny_host())
+    lesson, _ = spoken(population)
+    plasticity = Plasticity(population)
+    plasticity.learn(lesson.take([i for i, id in enumerate(lesson.organelles) if id != 'o3']), rng=stream(0))
+    fisher = [plasticity.fisher(id) for id in population.ids]
+    assert [f is None for f in fisher] == [False, False, True]
+    parents = [population.factors(id) for id in population.ids]
+    both = [merge(parents, [1, 1, 1], rank=9, rule=rule, fisher=f).factors for rule, f in
+            (('linear', None), ('fisher', fisher))]
+    assert all(B.isfinite().all() and not torch.allclose(B, both[0][n][1]) for n, (_, B) in both[1].items())
