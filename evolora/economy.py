@@ -170,7 +170,8 @@ def season(config: EconomyConfig, generation: int) -> Season:
 
 # %% ../nbs/05_economy.ipynb #f9eaebf9
 ACCOUNTS = {'genesis': 'mint', 'nursery': 'mint', 'market': 'mint', 'subsidy': 'mint', 'relief': 'mint',
-            'commons': 'sink', 'compute': 'sink', 'fines': 'sink', 'overflow': 'sink', 'estate': 'sink', 'pool': 'pool'}
+            'stipend': 'mint', 'commons': 'sink', 'compute': 'sink', 'fines': 'sink', 'overflow': 'sink',
+            'estate': 'sink', 'evidence': 'sink', 'pool': 'pool'}
 _OPENINGS = {'founder': 'genesis', 'birth': 'nursery'}
 _COLUMNS = ['generation', 'organelle', 'account', 'reason', 'amount', 'balance']
 
@@ -229,6 +230,23 @@ def transfer(self: Ledger, giver: str, receiver: str, amount: float, *, reason: 
     self._post(giver, receiver, reason, -amount, generation)
     self._post(receiver, giver, reason, amount, generation)
     self._bound(receiver, generation)
+
+@patch
+def charge(self: Ledger, organelle: str, amount: float, account: str, generation: int) -> None:
+    "Take energy for one of the sinks; ValueError when there is not enough"
+    amount = _checked('amount', amount).item()
+    if ACCOUNTS.get(account) != 'sink': raise ValueError(f"account expected a sink, got {account!r}; see ACCOUNTS")
+    self._affords(organelle, amount)
+    if amount: self._post(organelle, account, account, -amount, generation)
+
+@patch
+def grant(self: Ledger, organelle: str, amount: float, account: str, generation: int) -> None:
+    "Give energy from one of the mints; what exceeds the cap overflows"
+    amount = _checked('amount', amount).item()
+    if ACCOUNTS.get(account) != 'mint': raise ValueError(f"account expected a mint, got {account!r}; see ACCOUNTS")
+    self._known(organelle)
+    if amount: self._post(organelle, account, account, amount, generation)
+    self._bound(organelle, generation)
 
 @patch
 def open(self: Ledger, organelle: str, amount: float, *, reason: str = 'founder', generation: int,
@@ -351,6 +369,11 @@ def redistribute(self: Ledger, rate: float, *, generation: int) -> None:
         self._bound(o, generation) # an equal part never exceeds the richest, but rounding may, by one last bit
 
 # %% ../nbs/05_economy.ipynb #1e954c9e
+@patch(as_prop=True)
+def spilled(self: Ledger) -> float:
+    "Energy that the cap cut off since the last drain"
+    return -fsum(row['amount'] for row in self._rows if row['account'] == 'overflow')
+
 @patch
 def drain(self: Ledger) -> list[dict]:
     "Hand over the rows since the last drain, and keep only what the audit needs"

@@ -35,7 +35,8 @@ class Traits(BaseModel):
     appetite: float = Field(1., ge=.25, le=4, description="factor on the number of tasks it asks for")
     selectivity: float = Field(2., ge=0, le=8, description="how sharply it prefers its best cells; 0 is not at all")
     step: float = Field(.1, ge=.001, le=1, description="size of its mutations, see `variation`")
-    niche: str = Field('', max_length=64, description="family where it makes its own choices; '' is everywhere")
+    niche: str = Field('', max_length=256, description="family where it makes its own choices, or several joined by +; "
+                                                       "'' is everywhere")
     plasticity: float = Field(1., ge=.1, le=10, description="factor on the step of its learning, see `plasticity`")
 
 @dataclass(frozen=True)

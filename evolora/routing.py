@@ -102,7 +102,7 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
     right = _successes(answers, tasks, who)
     usual = right.mean(1)
     niches = [population[id].traits.niche if id else '' for id in who]
-    believed = lambda family: usual + home * np.array([niche == family for niche in niches])
+    believed = lambda family: usual + home * np.array([family in niche.split('+') for niche in niches])
     bound = wilson(right.sum(1), len(tasks), level)[0]
     def entries(labels, centre):
         "(label, shrunk scores) of every label; `centre` is what they are shrunk to"

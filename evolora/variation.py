@@ -162,12 +162,12 @@ def reliability(episodes: pd.DataFrame) -> float:
 def champions(episodes: pd.DataFrame, # one row an answer, with the columns JUDGED_BY
               *, least: int = 3, # tasks in a family before somebody can be its champion
              ) -> dict[str, str]:
-    "The most competent organelle of each family, shrunk by the evidence within it"
+    "The most competent organelle of each family, shrunk by the evidence within it, or the only one that is there"
     found = {}
     for family, rows in episodes.groupby('family', sort=True):
         table = competence(rows)
-        table = table[table.tasks >= least]
-        if len(table) and table.competence.iloc[0] > 0: found[family] = str(table.index[0])
+        alone, table = len(table) == 1, table[table.tasks >= least]
+        if len(table) and (alone or table.competence.iloc[0] > 0): found[family] = str(table.index[0])
     return found
 
 def _counter(ids) -> np.ndarray: return np.array([int(i[1:]) for i in ids], dtype=int)
