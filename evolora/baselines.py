@@ -85,10 +85,13 @@ class Life:
         "One generation; ValueError when it leaves nobody alive"
         start, before = time.perf_counter(), asdict(self.spent)
         record = self.ecology.step()
-        self.spent.play += record.row['gflops']['play']
-        self.spent.learn += record.row['gflops']['learn']
+        row, cost = record.row, record.row['gflops']
+        self.spent.play += cost['play']
+        self.spent.learn += cost['learn'] + cost['teach']
+        self.spent.evidence += cost['gate']
         self.spent.answered(sum(e['prompt_tokens'] + e['new_tokens'] for e in record.episodes), len(record.episodes),
                             sum(e['success'] for e in record.episodes))
+        self.spent.answered(row['gate_tokens'], row['gate_answers'], row['gate_right'])
         self.spent.seconds += time.perf_counter() - start
         self.updates += 1
         if not len(self.population):

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from .assimilation import AssimilationConfig
 from .curriculum import CurriculumConfig
 from .economy import EconomyConfig
 from .organelles import Traits
@@ -43,6 +44,7 @@ class EcologyConfig(BaseModel):
     curriculum: CurriculumConfig = CurriculumConfig()
     variation: VariationConfig = VariationConfig()
     plasticity: PlasticityConfig = PlasticityConfig()
+    assimilation: AssimilationConfig = AssimilationConfig()
 
     @model_validator(mode='after')
     def _agree(self):

@@ -33,10 +33,13 @@ TABLES = {
                         parse_rate=float, progress=float, roi=float, revenue=float, penalty=float, cost=float,
                         net=float, energy=float, energy_gini=float, effective_population=float, best=str,
                         best_fitness=float, reliability=float, drift=float, leashed=int, gflops=dict, lp_mix=float,
+                        gate_answers=int, gate_right=int, gate_tokens=int, floor=float, roi_gate=float,
                         cells=dict, gates=dict),
     'ledger': dict(generation=int, organelle=str, account=str, reason=str, amount=float, balance=float),
     'lineage': dict(generation=int, event=str, organelle=str, parents=list, operator=str, rank=int, traits=dict,
                     reason=str),
+    'gates': dict(generation=int, organelle=str, gate=str, passed=bool, numbers=dict, partners=list, final=bool),
+    'tokens': dict(generation=int, organelle=str, reason=str, tokens=int, balance=int),
     'timings': dict(generation=int, seconds=float, parts=dict),
 }
 

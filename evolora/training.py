@@ -72,6 +72,7 @@ class Spent:
     "What training has cost so far"
     play: float = 0.        # GFLOPs of answers that were sampled
     learn: float = 0.       # GFLOPs of updates, with the probes of the leash
+    evidence: float = 0.    # GFLOPs of answers that gates asked for
     choose: float = 0.      # GFLOPs of selection answers that decide who answers what
     answers: int = 0        # sampled to learn from, and for choosing
     right: int = 0          # of those sampled to learn from
@@ -81,7 +82,7 @@ class Spent:
     seconds: float = field(default=0., repr=False)          # on this machine
 
     @property
-    def gflops(self) -> float: return self.play + self.learn + self.choose
+    def gflops(self) -> float: return self.play + self.learn + self.evidence + self.choose
 
     def used(self, match: str) -> float:
         "The part that a budget counts: GFLOPs, answers (gold ones too), tokens or seconds"

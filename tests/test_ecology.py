@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from evolora import ecology as module
+from evolora.assimilation import AssimilationConfig
 from evolora.configuration import PRESETS, EcologyConfig, load_config
 from evolora.curriculum import CurriculumConfig
 from evolora.ecology import Ecology
@@ -208,8 +209,8 @@ def test_the_dead_are_forgotten_everywhere(host, lucky, seed):
         assert living and not living & dead
         assert set(ecology.ledger.balances) == set(ecology.ledger.strikes) == living
         assert set(ecology.curriculum._returns) <= living
-        assert set(ecology._recent.organelle) <= living
-        assert set(ecology.standing().index) == living
+        assert set(ecology.demography.recent.organelle) <= living
+        assert set(ecology.demography.standing().index) == living
         # a dead organelle may be named only as somebody's parent
         ledger = {k: v for k, v in ecology.ledger.state().items() if k != 'rows'}
         said = json.dumps([ecology.curriculum.state(), ledger])
@@ -493,7 +494,8 @@ def test_niches_are_taken_up_by_children(host, lucky):
 # --- what is written down
 
 def test_every_row_fits_its_table_and_comes_back(tmp_path, host, lucky):
-    config = small(economy=EconomyConfig(founder_energy=5., newborn_energy=2., ticket=.8, grace=2))
+    config = small(economy=EconomyConfig(founder_energy=5., newborn_energy=2., ticket=.8, grace=2),
+                   assimilation=AssimilationConfig(merges=1))
     _, records = live(host, config, generations=8)
     run = write(new_run(tmp_path / 'run', config), records)
     for table, columns in TABLES.items():

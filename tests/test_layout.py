@@ -24,8 +24,8 @@ TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md',
 # Libraries that few modules may import: at the top, and only inside functions.
 HEAVY = {
     'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'host', 'plasticity', 'pretraining',
-               'organelles', 'merging', 'variation', 'configuration', 'ecology', 'training', 'baselines', 'benchmarks',
-               'learning', 'results'}, {'runs', 'cli'}),
+               'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
+               'ecology', 'training', 'baselines', 'benchmarks', 'learning', 'results'}, {'runs', 'cli'}),
     'altair': ({'analysis'}, {'cli', 'results'}),
     'vl_convert': ({'analysis'}, set()),
     'ipywidgets': (set(), set()),
