@@ -34,8 +34,8 @@ class AssimilationConfig(BaseModel):
     merges: int = _knob(0, 'couples that may be tested in a generation; 0 switches assimilation off', ge=0)
     wait: int = _knob(4, 'generations that an organelle waits after its birth, and between two attempts', ge=0)
     scores: int = _knob(8, 'different tasks that an organelle must have met in its best family', ge=1)
-    suitors: int = _knob(3, 'partners that a nominee is compared with', ge=1)
-    survey: int = _knob(32, 'questions by which they are compared in each family', ge=4)
+    suitors: int = _knob(4, 'others that the foremost is compared with', ge=1)
+    survey: int = _knob(24, 'questions by which they are compared in each family', ge=4)
     worth: float = _knob(.1, 'promised uplift below which no child is made', ge=0, le=1)
     reserve: float = _knob(2., 'energy that a couple keeps after a birth, and that never buys tokens', ge=0)
     income: float = _knob(.25, 'share of the energy above the reserve that becomes tokens in a generation', ge=0, le=1)
@@ -147,21 +147,21 @@ def nominate(self: Assimilation, facts: pd.DataFrame, generation: int, *, energy
 
 # %% ../nbs/09_assimilation.ipynb #91b8ea48
 @patch
-def survey(self: Assimilation, nominee: str, suitors: Sequence[str], generation: int, *,
-           rng: Callable[[str], np.random.Generator], luck: Callable[[Task], int]) -> None:
-    "Ask a nominee about the homes of its suitors, and them about its own, unless that is known; the nominee pays"
-    n, away = self.config.survey, {}
-    for asked, host in [(nominee, id) for id in suitors] + [(id, nominee) for id in suitors]:
-        for family in self.home(host):
-            known = self.skill.get(asked, {}).get(family, (0., generation - self.window))[1]
-            if family not in self.home(asked) and generation - known >= self.window:
-                away.setdefault(family, {})[asked] = self.population.factors(asked)
-    for family, who in away.items():
-        if self.tokens.held([nominee]) < n * len(who): continue
+def survey(self: Assimilation, who: Sequence[str], generation: int, *, rng: Callable[[str], np.random.Generator],
+           luck: Callable[[Task], int]) -> None:
+    "Ask everybody about the homes of the others, unless that is known; each pays for its own answers"
+    n = self.config.survey
+    for family in self.families:
+        hosts = [id for id in who if family in self.home(id)]
+        def unknown(id): return (self.skill.get(id, {}).get(family, (0., generation - self.window))[1]
+                                 <= generation - self.window)
+        asked = [id for id in who if hosts and id not in hosts and unknown(id) and self.tokens.held([id]) >= n]
+        if not asked: continue
         tasks = fresh([c for c in self.cells if c.family == family], n, rng(f'survey {family}'), seen=set())
-        right = self.examiner.ask(who, tasks, luck)
-        self.tokens.spend([nominee], len(tasks) * len(who), generation, 'survey')
-        for id in who: self.skill.setdefault(id, {})[family] = float(right[id].mean()), generation
+        right = self.examiner.ask({id: self.population.factors(id) for id in asked}, tasks, luck)
+        for id in asked:
+            self.tokens.spend([id], len(tasks), generation, 'survey')
+            self.skill.setdefault(id, {})[family] = float(right[id].mean()), generation
 
 @patch
 def promise(self: Assimilation, one: str, two: str, facts: pd.DataFrame) -> float:
@@ -178,27 +178,33 @@ def promise(self: Assimilation, one: str, two: str, facts: pd.DataFrame) -> floa
 def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFrame, generation: int, *,
          energy: dict[str, float], price: float, # of a child
          rng: Callable[[str], np.random.Generator], luck: Callable[[Task], int]) -> list[tuple[str, str]]:
-    "Couples of those who are ready, each nominee with its most promising suitor; decisions are added to the turns"
-    c, taken, couples = self.config, set(), []
-    ready = sorted((id for id, steps in turns.items() if steps[-1].passed),
-                   key=lambda id: facts.others[id] - facts.low[id])
-    niche = {id: self.population[id].traits.niche for id in ready}
-    held = {o.traits.niche for o in self.population if len(o.parents) > 1}
+    "Couples of those who are ready, the most promising first; their decisions are added to the turns"
+    c, taken, couples, best = self.config, set(), [], {}
     def ask(gate, id, partners=(), **numbers):
         turns[id].append(judge(gate, id, generation, partners=partners, **numbers))
         return turns[id][-1].passed
-    for id in ready:
-        if id in taken or not ask('merge_limit', id, taken=len(couples), limit=c.merges): continue
-        fits = [p for p in ready if p not in taken | {id}
-                and joined([niche[id], niche[p]], self.families) not in {niche[id], niche[p], *held}][:c.suitors]
-        self.survey(id, fits, generation, rng=rng, luck=luck)
-        promises = {p: self.promise(id, p, facts) for p in fits}
-        best = max(promises, key=promises.get, default='nobody')
-        if not ask('no_partner', id, promise=promises.get(best, 0.), worth=c.worth, best=best, fits=len(fits)): continue
-        left = max(energy[id], energy[best]) - price
-        if not ask('reserve_active', id, [best], left=left, reserve=c.reserve): continue
-        couples.append((id, best))
-        taken |= {id, best}
+    ready = [id for id, steps in turns.items() if steps[-1].passed]
+    niche, lead = {id: self.population[id].traits.niche for id in ready}, facts.low - facts.others
+    first = {niche[id]: id for id in sorted(ready, key=lambda id: lead[id])}
+    ready = [id for id in ready if ask('second_in_niche', id, low=float(lead[id]), first=float(lead[first[niche[id]]]),
+                                       best=first[niche[id]])]
+    foremost = sorted(ready, key=lambda id: -lead[id])[:c.suitors + 1]
+    held = {o.traits.niche for o in self.population if len(o.parents) > 1}
+    fits = [(x, y) for i, x in enumerate(foremost) for y in foremost[i + 1:]
+            if joined([niche[x], niche[y]], self.families) not in {niche[x], niche[y], *held}]
+    self.survey([id for id in foremost if any(id in f for f in fits)], generation, rng=rng, luck=luck)
+    for promise, x, y in sorted(((self.promise(x, y, facts), x, y) for x, y in fits), key=lambda p: p[0]):
+        best |= {x: (promise, y), y: (promise, x)}
+    for id in sorted(foremost, key=lambda id: -best.get(id, (0.,))[0]):
+        promise, other = best.get(id, (0., 'nobody'))
+        if id in taken or not ask('no_partner', id, promise=promise, worth=c.worth, best=other,
+                                  fits=sum(id in f for f in fits)): continue
+        busy = c.merges if other in taken else len(couples)
+        if not ask('merge_limit', id, [other], taken=busy, limit=c.merges): continue
+        left = max(energy[id], energy[other]) - price
+        if not ask('reserve_active', id, [other], left=left, reserve=c.reserve): continue
+        couples.append((id, other))
+        taken |= {id, other}
     return couples
 
 # %% ../nbs/09_assimilation.ipynb #27e06515
