@@ -79,12 +79,21 @@ def _successes(answers: pd.DataFrame, tasks: list[Task], who: list[str | None]) 
         raise ValueError(f"expected {right.size} answers, got {len(answers)}; everyone() asks for all")
     return right
 
+def _advantage(right: np.ndarray, families: list[str], niches: list[list[str]]) -> float:
+    "How much more organelles solve at home than elsewhere, beyond what everybody solves there and they usually do"
+    known = list(dict.fromkeys(families))
+    share = np.array([right[:, [f == family for f in families]].mean(1) for family in known]).T
+    rest = share - right.mean(1, keepdims=True) - (share.mean(0) - share.mean())
+    at_home = np.array([[family in niche for family in known] for niche in niches])
+    if at_home.all() or not at_home.any(): return 0.
+    return max(float(rest[at_home].mean() - rest[~at_home].mean()), 0.)
+
 def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
                answers: pd.DataFrame | None = None, # of everyone() on these tasks, if at hand
                host: bool = False, # may the bare host be chosen, too?
                level: float = .95, # of the lower bound that `best` goes by
                prior: float = 20., # answers' worth of belief in an organelle's overall score
-               home: float = .3, # how much better than overall an organelle is believed to be in its niche
+               home: float | None = None, # how much better it is believed to be in its niche; None: as these answers say
                **how) -> Router:
     "Choose an organelle for each family or cell, on selection tasks; the other keywords are those of `answer`"
     tasks = listed(tasks, once=True)
@@ -93,7 +102,8 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
                          f"{stream_of(wrong[0])} stream; draw them with selection()")
     if by not in ('family', 'cell'): raise ValueError(f"by expected 'family' or 'cell', got {by!r}")
     if not 0 <= prior < math.inf: raise ValueError(f"prior expected 0 or more answers, got {prior}; 20 is a fair start")
-    if not 0 <= home <= 1: raise ValueError(f"home expected a share from 0 to 1, got {home}; .3 is a fair start")
+    if home is not None and not 0 <= home <= 1:
+        raise ValueError(f"home expected a share from 0 to 1, got {home}; None reads it off the answers")
     if answers is not None and how: raise ValueError(f"expected answers or {', '.join(how)}, got both; leave one out")
     if not hasattr(population, 'ids'):
         raise ValueError(f"expected a Population, got {type(population).__name__}; only organelles can be routed to")
@@ -101,8 +111,9 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
     if answers is None: answers = everyone(population, tasks, host=host, **how)
     right = _successes(answers, tasks, who)
     usual = right.mean(1)
-    niches = [population[id].traits.niche if id else '' for id in who]
-    believed = lambda family: usual + home * np.array([family in niche.split('+') for niche in niches])
+    niches = [population[id].traits.niche.split('+') if id else [] for id in who]
+    if home is None: home = _advantage(right, [t.family for t in tasks], niches)
+    believed = lambda family: usual + home * np.array([family in niche for niche in niches])
     bound = wilson(right.sum(1), len(tasks), level)[0]
     def entries(labels, centre):
         "(label, shrunk scores) of every label; `centre` is what they are shrunk to"

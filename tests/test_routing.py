@@ -2,6 +2,7 @@
 import json
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -9,7 +10,7 @@ from actors import BOTH, GOLD, MATH, SORT, Actors, specialists, wrong_lines
 from evolora import routing
 from evolora.evaluation import evaluate, everyone, holdout
 from evolora.host import tiny_host
-from evolora.routing import Router, fit_router
+from evolora.routing import Router, _advantage, fit_router
 from evolora.tasks import CELLS, STREAMS, Cell, draw_tasks, stream_of
 
 
@@ -53,7 +54,7 @@ def test_who_practises_a_family_is_believed_until_answers_say_otherwise():
     def says(id, prompt, seed): return GOLD[prompt] if id == 'o1' or prompt != MATH[0].prompt else 'x'
     few = MATH[:4] + SORT[:4]                   # o1 solves all, o2 all but one of the sums
     at_home = Actors(says, niches={'o2': 'math'})
-    assert fit_router(at_home, few).table == {'math': 'o2', 'string.sort': 'o1'}
+    assert fit_router(at_home, few, home=.3).table == {'math': 'o2', 'string.sort': 'o1'}
     assert fit_router(at_home, few, home=0).table == fit_router(Actors(says), few).table == dict.fromkeys(
         ('math', 'string.sort'), 'o1')
     assert fit_router(at_home, few, prior=0).table['math'] == 'o1'
@@ -188,3 +189,17 @@ def test_a_router_from_a_stranger(name, tmp_path):
 def test_a_router_is_shown_short():
     router = fit_router(Actors(specialists), BOTH, host=True)
     assert '| string.sort | o2 |' in router._repr_markdown_() and 'fitted on 24 tasks' in repr(router)
+
+
+def test_the_advantage_of_a_niche_is_read_off_the_answers():
+    "Where specialists are better at home they are believed to be; where practice did not help nobody is"
+    def helped(id, prompt, seed): return GOLD[prompt] if (id == 'o1') == prompt.startswith('What') else 'x'
+    few = MATH[:3] + SORT[:3]
+    homes = {'o1': 'math', 'o2': 'string.sort'}
+    assert fit_router(Actors(helped, niches=homes), few).table == {'math': 'o1', 'string.sort': 'o2'}
+    same = Actors(lambda id, prompt, seed: GOLD[prompt], niches={'o2': 'math'})
+    assert fit_router(same, few).table == dict.fromkeys(('math', 'string.sort'), 'o1')
+    assert fit_router(same, few, home=.3).table == {'math': 'o2', 'string.sort': 'o1'}
+    right, families = np.array([[1, 1, 0, 0], [0, 0, 1, 1.]]), ['math', 'math', 'string.sort', 'string.sort']
+    assert _advantage(right, families, [['math'], ['string.sort']]) == 1 and _advantage(right, families, [[], []]) == 0
+    assert _advantage(right, families, [['string.sort'], ['math']]) == 0
