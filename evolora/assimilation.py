@@ -201,7 +201,7 @@ def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFra
                                   fits=sum(id in f for f in fits)): continue
         busy = c.merges if other in taken else len(couples)
         if not ask('merge_limit', id, [other], taken=busy, limit=c.merges): continue
-        left = max(energy[id], energy[other]) - price
+        left = energy[id] + energy[other] - price
         if not ask('reserve_active', id, [other], left=left, reserve=c.reserve): continue
         couples.append((id, other))
         taken |= {id, other}

@@ -59,7 +59,8 @@ def found(self: Demography, generation: int, *, rank: int, traits: Traits, step:
 def _welcome(self: Demography, one: Organelle, payers: Sequence[str], generation: int,
              reason: str = 'birth') -> Organelle:
     amount = self.ledger.config.founder_energy if reason == 'founder' else self.ledger.config.newborn_energy
-    self.ledger.open(one.id, amount, reason=reason, parents=tuple(payers), generation=generation)
+    self.ledger.open(one.id, amount, reason=reason, parents=tuple(payers), generation=generation,
+                     by_wealth=one.operator in ('merge', 'expert'))
     self.plasticity.inherit(one.id, one.parents, one.operator)
     if reason == 'birth': self.curriculum.inherit(one.id, one.parents)
     self._note('birth', one, generation, reason)
@@ -67,11 +68,11 @@ def _welcome(self: Demography, one: Organelle, payers: Sequence[str], generation
 
 @patch
 def admit(self: Demography, child: Child, generation: int, *, absorb: bool = False) -> Organelle:
-    "The child of a merge or of a trial; the richer parent pays, and absorbed parents end"
+    "The child of a merge or of a trial; its parents pay by their wealth, and absorbed parents end"
     traits = self.population[child.parents[0]].traits.model_copy(update={'niche': child.niche})
     one = self.population.birth(child.factors, traits=traits, parents=child.parents, generation=generation,
                                 operator=child.operator)
-    self._welcome(one, [max(child.parents, key=self.ledger.balance)], generation)
+    self._welcome(one, child.parents, generation)
     if absorb: self.absorb(one.id, child.parents, generation)
     return one
 

@@ -250,8 +250,8 @@ def grant(self: Ledger, organelle: str, amount: float, account: str, generation:
 
 @patch
 def open(self: Ledger, organelle: str, amount: float, *, reason: str = 'founder', generation: int,
-         parents: tuple[str, ...] = ()) -> None:
-    "A new account with `amount` energy: minted for a 'founder' or a 'birth', or paid by `parents` in equal shares"
+         parents: tuple[str, ...] = (), by_wealth: bool = False) -> None:
+    "A new account: `amount` is minted for a 'founder' or a 'birth', or paid by `parents`, alike or by their wealth"
     amount = _checked('amount', amount).item()
     if organelle in self._balances or organelle in ACCOUNTS: raise ValueError(
         f"an account expected a new id, got {organelle!r}, which is taken; count ids up and never use one again")
@@ -259,11 +259,14 @@ def open(self: Ledger, organelle: str, amount: float, *, reason: str = 'founder'
         f"reason expected one of {', '.join(_OPENINGS)}, got {reason!r}; an account opens in no other way")
     if len(set(parents)) < len(parents): raise ValueError(
         f"parents expected different ids, got {', '.join(parents)}; name each once")
-    share = amount / len(parents) if parents else 0.
-    for parent in parents: self._affords(parent, share)
+    held = [self.balance(parent) for parent in parents]
+    weights = held if by_wealth and sum(held) else [1.] * len(parents)
+    shares = [amount * w / sum(weights) for w in weights]
+    for parent, share in zip(parents, shares): self._affords(parent, share)
     self._balances[organelle], self._strikes[organelle] = 0., 0
     if not parents: self._post(organelle, _OPENINGS[reason], reason, amount, generation)
-    for parent in parents: self.transfer(parent, organelle, share, reason=reason, generation=generation)
+    for parent, share in zip(parents, shares):
+        self.transfer(parent, organelle, share, reason=reason, generation=generation)
     self._bound(organelle, generation)
 
 # %% ../nbs/05_economy.ipynb #e061555e

@@ -93,7 +93,7 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
                host: bool = False, # may the bare host be chosen, too?
                level: float = .95, # of the lower bound that `best` goes by
                prior: float = 20., # answers' worth of belief in an organelle's overall score
-               home: float | None = None, # how much better it is believed to be in its niche; None: as these answers say
+               home: float | None = None, # how much better it is believed to be in its niche; None: as answers say
                **how) -> Router:
     "Choose an organelle for each family or cell, on selection tasks; the other keywords are those of `answer`"
     tasks = listed(tasks, once=True)
