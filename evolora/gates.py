@@ -111,7 +111,7 @@ def turn(decisions: Iterable[Decision]) -> list[Decision]:
     return [*decisions[:-1], *(replace(d, final=True) for d in decisions[-1:])]
 
 def tally(decisions: Iterable[Decision]) -> Counter:
-    "What ended how many turns; 'ready' are those that nothing stopped and nobody tested"
+    "What ended how many turns; 'ready' are those that nothing stopped: partners of others, tests that go on"
     return Counter('ready' if d.passed and d.gate in GATES else d.gate for d in decisions if d.final)
 
 def explain(decisions: Iterable[Decision], organelle: str) -> str:
@@ -120,16 +120,30 @@ def explain(decisions: Iterable[Decision], organelle: str) -> str:
     return '\n'.join(own) or f'{organelle} had no turn'
 
 # %% ../nbs/08_gates.ipynb #8e319a9a
+_AFTER = {'merged': 'gate_check_failed', 'trial_created': 'uplift_below_threshold'}     # what must have opened
+
+def _verdict(row: Mapping) -> bool:
+    "Whether a row passes by its own numbers; some events were decided by an e-value"
+    if row['gate'] in GATES: return GATES[row['gate']].passes(row['numbers'])
+    return 'needed' not in row['numbers'] or row['numbers']['e'] >= row['numbers']['needed']
+
 def replay(rows: Iterable[Mapping], # of the table `gates` of a run
           ) -> list[str]:
     "Decide again from the recorded numbers; a line for everything that comes out differently"
-    wrong, turns = [], Counter()
+    wrong, turns = [], {}
     for i, row in enumerate(rows):
-        gate, who = row['gate'], (row['generation'], row['organelle'])
+        gate, turn = row['gate'], turns.setdefault((row['generation'], row['organelle']), [])
         if gate not in GATES and gate not in EVENTS:
             raise ValueError(f"row {i} expected a known gate, got {gate!r}; known: {', '.join([*GATES, *EVENTS])}")
-        passed = GATES[gate].passes(row['numbers']) if gate in GATES else gate != 'trial_expired'
-        if passed != row['passed']:
-            wrong.append(f"row {i}: {gate} of {who[1]} was noted as passed={row['passed']}, its numbers say {passed}")
-        turns[who] += bool(row['final'])
-    return wrong + [f'generation {g}: the turn of {id} ended {n} times' for (g, id), n in turns.items() if n != 1]
+        what, last = f"row {i}: {gate} of {row['organelle']}", turn[-1] if turn else dict(gate='', passed=True)
+        if row['passed'] != (found := _verdict(row)):
+            wrong.append(f"{what} was noted as passed={row['passed']}, its numbers say {found}")
+        if not last['passed'] and gate != 'trial_expired':
+            wrong.append(f"{what} came after {last['gate']} had stopped it")
+        if _AFTER.get(gate, last['gate']) != last['gate']: wrong.append(f"{what} did not come after {_AFTER[gate]}")
+        turn.append(row)
+    for (generation, id), turn in turns.items():
+        n, head = sum(bool(row['final']) for row in turn), f'generation {generation}: the turn of {id}'
+        if n != 1: wrong.append(f'{head} ended {n} times')
+        elif not turn[-1]['final']: wrong.append(f'{head} went on after its end')
+    return wrong
