@@ -21,8 +21,9 @@ def fresh(cells: Sequence[Cell], n: int, rng: np.random.Generator, *,
     "About n gate tasks, evenly over cells and in random order, without those seen before"
     if not cells or n < 1: raise ValueError(f"expected at least one cell and one task, got {len(cells)} and {n}")
     counts = np.bincount(rng.permutation(np.arange(n) % len(cells)), minlength=len(cells))
-    found = [t for cell, k in zip(cells, counts.tolist()) if k
-             for t in sample_tasks(cell, stream='gate', n=k, rng=rng, difficulty=difficulty) if t.id not in seen]
+    drawn = [t for cell, k in zip(cells, counts.tolist()) if k
+             for t in sample_tasks(cell, stream='gate', n=k, rng=rng, difficulty=difficulty)]
+    found = list({t.id: t for t in drawn if t.id not in seen}.values())     # two cells may share a question
     seen.update(t.id for t in found)
     return [found[i] for i in rng.permutation(len(found))]
 
@@ -42,10 +43,12 @@ class Examiner:
         "Right or wrong for each name, a row of len(tasks); the keywords replace temperature and the like"
         if not who or not tasks:
             raise ValueError(f"expected somebody and something to ask, got {len(who)} and {len(tasks)}; name both")
-        seats = {name: None if f is None else self.desk.birth(f).id for name, f in who.items()}
-        try: made = self.desk.generate([t.prompt for _ in seats for t in tasks],
-                                       [seat for seat in seats.values() for _ in tasks],
-                                       seeds=[luck(t) for t in tasks] * len(seats), **(self.how | how))
+        seats = {}
+        try:
+            for name, factors in who.items(): seats[name] = None if factors is None else self.desk.birth(factors).id
+            made = self.desk.generate([t.prompt for _ in seats for t in tasks],
+                                      [seat for seat in seats.values() for _ in tasks],
+                                      seeds=[luck(t) for t in tasks] * len(seats), **(self.how | how))
         finally:
             for seat in seats.values():
                 if seat is not None: self.desk.death(seat)
