@@ -34,7 +34,7 @@ class AssimilationConfig(BaseModel):
     merges: int = _knob(0, 'couples that may be tested in a generation; 0 switches assimilation off', ge=0)
     wait: int = _knob(4, 'generations that an organelle waits after its birth, and between two attempts', ge=0)
     scores: int = _knob(8, 'different tasks that an organelle must have met in its best family', ge=1)
-    suitors: int = _knob(4, 'others that the foremost is compared with', ge=1)
+    suitors: int = _knob(4, 'others that the foremost is compared with', ge=1, le=7)
     survey: int = _knob(24, 'questions by which they are compared in each family', ge=4)
     worth: float = _knob(.1, 'promised uplift below which no child is made', ge=0, le=1)
     reserve: float = _knob(2., 'energy that a couple keeps after a birth, and that never buys tokens', ge=0)
@@ -184,12 +184,13 @@ def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFra
         turns[id].append(judge(gate, id, generation, partners=partners, **numbers))
         return turns[id][-1].passed
     ready = [id for id, steps in turns.items() if steps[-1].passed]
-    niche, lead = {id: self.population[id].traits.niche for id in ready}, facts.low - facts.others
+    plain = lambda niche: joined([niche], self.families)         # in a world of one family its niche is that of all
+    niche, lead = {id: plain(self.population[id].traits.niche) for id in ready}, facts.low - facts.others
     first = {niche[id]: id for id in sorted(ready, key=lambda id: lead[id])}
     ready = [id for id in ready if ask('second_in_niche', id, low=float(lead[id]), first=float(lead[first[niche[id]]]),
                                        best=first[niche[id]])]
     foremost = sorted(ready, key=lambda id: -lead[id])[:c.suitors + 1]
-    held = {o.traits.niche for o in self.population if len(o.parents) > 1}
+    held = {plain(o.traits.niche) for o in self.population if o.operator in ('merge', 'expert')}
     fits = [(x, y) for i, x in enumerate(foremost) for y in foremost[i + 1:]
             if joined([niche[x], niche[y]], self.families) not in {niche[x], niche[y], *held}]
     self.survey([id for id in foremost if any(id in f for f in fits)], generation, rng=rng, luck=luck)
@@ -220,6 +221,7 @@ def earn(self: Assimilation, ledger: Ledger, generation: int) -> None:
 @patch
 def relief(self: Assimilation, generation: int, *, floor: float, roi_gate: float) -> tuple[float, float]:
     "Floor and ROI gate of top-ups after so long without a merge: configured ones, relaxed within bounds"
-    c, steps = self.config, max(generation - self.last_merge, 0) // self.config.stall if self.config.merges else 0
+    c, steps = self.config, max(generation - self.last_merge, 0) // self.config.stall
+    if not (c.merges and floor): return floor, roi_gate     # without merges nothing stalls, and a floor of 0 is none
     return (max(floor, min(floor + steps * c.floor_step, c.floor_max)),
             min(roi_gate, max(roi_gate - steps * c.roi_gate_step, c.roi_gate_min)))
