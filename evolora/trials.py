@@ -85,8 +85,9 @@ class Trial:
         "The test against the best parent: one that is not beaten yet, or else the one that is beaten by least"
         best = min(self.tests, key=lambda id: (self.tests[id].crossed is not None, self.tests[id].uplift))
         test = self.tests[best]
-        return dict(best=best, uplift=float(test.uplift), e=float(min(self.e, 1e300)), pairs=test.pairs,
-                    outlook=float(min(t.outlook for t in self.tests.values())), energy_kept=self.child.energy_kept)
+        return dict(best=best, uplift=float(test.uplift) if test.pairs else 0., pairs=test.pairs,
+                    e=float(min(self.e, 1e300)), outlook=float(min(t.outlook for t in self.tests.values())),
+                    energy_kept=self.child.energy_kept)
 
 @dataclass
 class Merge:
@@ -126,6 +127,7 @@ class _Sitting:
             **how) -> tuple[list[Task], dict[str, np.ndarray]]:
         self.looks += 1
         tasks = fresh(cells, n, self.rng(f'look {self.looks}'), seen=self.seen, difficulty=difficulty)
+        if not tasks: return tasks, {}      # small cells run out of questions
         right = self.a.examiner.ask({name: self.who[name] for name in names}, tasks, self.luck, **how)
         self.a.tokens.spend(self.couple, len(tasks) * len(names), self.generation)
         return tasks, right
@@ -139,7 +141,8 @@ def _harmless(s: _Sitting) -> bool:
     if not s.judge('canary_failed', kept=float(right['child'][easy].mean()) if easy.any() else 1., least=c.canary_kept):
         return False
     if not s.away: return True
-    _, right = s.ask(['child', *s.couple], c.probe, s.away)
+    tasks, right = s.ask(['child', *s.couple], c.probe, s.away)
+    if not tasks: return True
     best = max(s.couple, key=lambda id: right[id].mean())
     difference = float(right['child'].mean() - right[best].mean())
     return s.judge('probe_failed', difference=difference, margin=-c.margin, best=best)
@@ -197,8 +200,10 @@ def attempt(a: Assimilation, couple: tuple[str, str], generation: int, *, plasti
     gate, level = a.levels.open()
     tests = {id: PairedTest(level, most=plan.pairs, least=c.look, futility=c.futility) for id in couple}
     _test(s, tests)
-    a.discordant += .2 * (float(np.mean([t.discordant for t in tests.values()])) - a.discordant)
-    return _concluded(s, Trial(child, couple[0], gate, level, generation, tests))
+    if found := [t.discordant for t in tests.values() if t.pairs]:
+        a.discordant += .2 * (float(np.mean(found)) - a.discordant)
+    controls = {id: s.who[id] for id in couple}     # a parent may die before the first look on probation
+    return _concluded(s, Trial(child, couple[0], gate, level, generation, tests, controls=controls))
 
 # %% ../nbs/09_trials.ipynb #b830f83c
 _LEAST_ROWS = 8     # logged answers of each in a cell, for the log to say anything
@@ -225,12 +230,14 @@ def probation(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: i
     "Another look at a child on probation, where logs and tokens allow it; and 'open', or the event that ends it"
     c, payers = a.config, [id for id in (trial.id, *trial.child.parents) if id in a.population]
     trial.controls |= {id: a.population.factors(id) for id in trial.child.parents if id in a.population}
-    decisions = screen(a, trial, recent, generation, rng('screen'))
+    # The dead have no log.
+    alive = trial.numbers()['best'] in a.population
+    decisions = screen(a, trial, recent, generation, rng('screen')) if alive else []
     waiting = [id for id, t in trial.tests.items() if t.crossed is None]
-    if decisions[-1].passed:
+    if all(d.passed for d in decisions):
         decisions.append(judge('low_tokens', trial.id, generation, partners=trial.child.parents,
                                tokens=a.tokens.held(payers), least=c.look * (1 + len(waiting))))
-    if decisions[-1].passed:
+    if all(d.passed for d in decisions):
         home = [t for t in a.cells if t.family in families_of(trial.child.niche, a.families)]
         tasks = fresh(home, c.look, rng('probation'), seen=set())
         right = a.examiner.ask({'child': a.population.factors(trial.id)} | {id: trial.controls[id] for id in waiting},
