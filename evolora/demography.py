@@ -115,32 +115,31 @@ def standing(self: Demography) -> pd.DataFrame:
     return table.iloc[np.lexsort((table.cost, -table.competence))]
 
 @patch
-def live_or_die(self: Demography, generation: int,
-                bankrupt: Iterable[str]) -> tuple[pd.DataFrame, list[str], list[str]]:
-    "Bankruptcy, selection, births; the standing that decided, the born and the dead"
-    died = [id for id in bankrupt if id in self.population]
-    for id in died: self.bury(id, generation, 'bankrupt')
-    if not len(self.population): return pd.DataFrame(), [], died
+def live_or_die(self: Demography, generation: int, bankrupt: Iterable[str]) -> pd.DataFrame:
+    "Bankruptcy, selection, births; the standing that decided"
+    for id in bankrupt:
+        if id in self.population: self.bury(id, generation, 'bankrupt')
+    if not len(self.population): return pd.DataFrame()
     v, best = self.config, champions(self.recent) if self.config.champions else {}
     table = self.standing()
-    table.loc[table.index.isin(list(self.assimilation.trials)), 'tasks'] = 0     # who is on probation is protected
+    table.loc[table.index.isin(list(self.assimilation.trials)), 'tasks'] = -1    # on probation nobody is judged
     judged = survivors(table, mu=v.mu, protect=v.protect, champions=best)
     for id, reason in judged.reason[~judged.lives].items(): self.bury(id, generation, f'selection: {reason}')
-    return judged, self._reproduce(judged[judged.lives], best, generation), died + judged.index[~judged.lives].tolist()
+    self._reproduce(judged[judged.lives], best, generation)
+    return judged
 
 # %% ../nbs/11_demography.ipynb #6fb6aacf
 @patch
-def _reproduce(self: Demography, parents: pd.DataFrame, best: dict[str, str], generation: int) -> list[str]:
+def _reproduce(self: Demography, parents: pd.DataFrame, best: dict[str, str], generation: int) -> None:
     "Children of those who can pay, while there is room"
-    born, rng, price = [], self.rng('parents'), self.ledger.config.newborn_energy + self.reserve
+    rng, price = self.rng('parents'), self.ledger.config.newborn_energy + self.reserve
     for i in range(min(self.config.offspring, self.capacity - len(self.population))):
         adult = generation - parents.born >= self.config.maturity
         able = parents[adult & np.array([self.ledger.balance(id) >= price for id in parents.index])]
         if not len(able): break
         child = self._conceive(able, best, rng, self.rng('variation', i))
         one = self.population.birth(child.factors, generation=generation, **child.birth)
-        born.append(self._welcome(one, one.parents, generation).id)
-    return born
+        self._welcome(one, one.parents, generation)
 
 @patch
 def _conceive(self: Demography, able: pd.DataFrame, best: dict[str, str], rng, variation) -> Offspring:
