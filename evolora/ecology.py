@@ -95,9 +95,9 @@ class Ecology:
             with self._timed('learn'): learned = self._learn(plan, tasks, answers, episodes)
             self.demography.observe(episodes, self.generation)
             with self._timed('assimilate'): decisions, taught = self._assimilate(tasks, answers, episodes)
-            with self._timed('select'): lives = self.demography.live_or_die(self.generation, self._bankrupt)
+            with self._timed('select'): fitness = self.demography.live_or_die(self.generation, self._bankrupt)
             with self._timed('adapt'): cells = self._adapt(episodes)
-            return self._record(episodes, season, gates + tally(decisions), learned, cells, lives, decisions, taught)
+            return self._record(episodes, season, gates + tally(decisions), learned, cells, fitness, decisions, taught)
         finally: self._busy.release()
 
     @contextmanager
@@ -207,8 +207,9 @@ def _assimilate(self: Ecology, tasks: list[Task], answers: Answers | None,
     if not c.merges: return [], 0.
     if tasks: a.remember(episodes, [t.prompt for t in tasks], answers.tokens)
     a.earn(self.ledger, now)
+    ticket = self.config.economy.ticket * money.season(self.config.economy, now).ticket
     facts, energy, price = a.facts(self.demography.recent), self.ledger.balances, self.config.economy.newborn_energy
-    turns = a.nominate(facts, now, energy=energy, solvent=self.config.economy.ticket, topup=self._topup)
+    turns = a.nominate(facts, now, energy=energy, solvent=ticket, topup=self._topup)
     for couple in a.pair(turns, facts, now, energy=energy, price=price, luck=self._gate_luck,
                          rng=lambda purpose: self.rng(f'pair {purpose}')):
         tried = attempt(a, couple, now, plasticity=self.plasticity, lows=[facts.low[id] for id in couple],
@@ -220,7 +221,8 @@ def _assimilate(self: Ecology, tasks: list[Task], answers: Answers | None,
             trial.id = self._admit(trial, tried.outcome)
             turns[couple[0]].append(event(tried.outcome, couple[0], now, partners=couple[1:], child=trial.id,
                                           **trial.numbers()))
-    for trial in [t for t in a.trials.values() if t.since < now]: turns[trial.id] = self._probation(trial)
+    waiting = [t for t in a.trials.values() if t.since < now and t.id not in self._bankrupt]
+    for trial in waiting: turns[trial.id] = self._probation(trial)
     self.relief = a.relief(now, floor=self.config.economy.floor, roi_gate=self.config.economy.roi_gate)
     return [d for steps in turns.values() for d in turn(steps)], taught
 
@@ -279,16 +281,17 @@ def _adapt(self: Ecology, episodes: dict[str, list]) -> dict[str, dict]:
             for cell in sorted(n)}
 
 @patch
-def _record(self: Ecology, episodes, season, gates, learned, cells, lives, decisions, taught) -> Generation:
+def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, decisions, taught) -> Generation:
     "Close the generation: one row of numbers, the tables, and what is remembered for the next"
-    (fitness, born, died), bill = lives, self.assimilation.examiner.settle()
+    lineage, bill = self.demography.lineage(), self.assimilation.examiner.settle()
+    counts = Counter(e['event'] for e in lineage if e['reason'] != 'founder')     # births and deaths of any cause
     balances, total = self.ledger.balances.values(), {k: fsum(episodes[k]) for k in ('revenue', 'penalty', 'cost')}
     mean = lambda k: float(np.mean(episodes[k])) if episodes[k] else None
     best = fitness[fitness.lives] if len(fitness) else fitness
     if len(best) and best.judged.any(): best = best[best.judged]        # a newborn's luck is no merit
     far = learned.kl.dropna()
-    row = dict(generation=self.generation, season=season.name, alive=len(self.population), births=len(born),
-               deaths=len(died), episodes=len(episodes['task']),
+    row = dict(generation=self.generation, season=season.name, alive=len(self.population), births=counts['birth'],
+               deaths=counts['death'], episodes=len(episodes['task']),
                accuracy=mean('success'), parse_rate=mean('parsed'), progress=mean('progress'),
                roi=total['revenue'] / total['cost'] if total['cost'] else None, **total,
                net=total['revenue'] - total['penalty'] - total['cost'],
@@ -306,7 +309,7 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, lives, decis
     timing = dict(generation=self.generation, seconds=sum(self._timing.values()), parts=dict(self._timing))
     answers = [dict(zip(episodes, answer)) for answer in zip(*episodes.values())]
     merges = tuple(m for m in self.merges if m.generation == self.generation)
-    record = Generation(row, answers, self.ledger.drain(), self.demography.lineage(), timing, decisions,
+    record = Generation(row, answers, self.ledger.drain(), lineage, timing, decisions,
                         self.assimilation.tokens.drain(), merges)
     self.history[-1:] = [g.numbers_only() for g in self.history[-1:]] + [record]
     self.generation += 1
