@@ -30,6 +30,8 @@ class RunData:
     generations: pd.DataFrame
     ledger: pd.DataFrame
     lineage: pd.DataFrame
+    gates: pd.DataFrame
+    tokens: pd.DataFrame
     timings: pd.DataFrame
 
     def __repr__(self) -> str: return f"RunData({self.run.folder.name!r}, {len(self.generations)} generations)"
@@ -66,7 +68,7 @@ def _guessing(episodes: pd.DataFrame) -> float:
 
 def _compute(generations: pd.DataFrame) -> dict[str, float]:
     "Drift, and GFLOPs a generation"
-    flops = {f'GFLOPs, {k}': np.mean([g.get(k, 0.) for g in generations['gflops']]) for k in ('play', 'learn')}
+    flops = {f'GFLOPs, {k}': np.mean([g.get(k, 0.) for g in generations['gflops']]) for k in ('play', 'learn', 'teach', 'gate')}
     return {'drift, nats a token': generations['drift'].mean()} | flops
 
 def summary(data: RunData, *, window: int = 5) -> pd.DataFrame:

@@ -350,6 +350,12 @@ def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation
     return self.history[begin:]
 
 @patch
+def explain(self: Ecology, organelle: str) -> str:
+    "Why an organelle was merged or not in the latest generation: a sentence for each gate that it met"
+    if not self.history: raise ValueError("expected a generation to explain, got none yet; step first")
+    return self.history[-1].explain(organelle)
+
+@patch
 def hashes(self: Ecology) -> dict[str, str]:
     "What two results must share to be compared: the host's weights, what was asked, how it was graded and priced"
     return task_hashes() | {'host': self.host.weights_hash(), 'cost': str(money.COST_VERSION)}

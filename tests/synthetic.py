@@ -81,7 +81,7 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
             revenue=revenue, penalty=0., cost=cost, net=revenue - cost, energy=float(sum(energy.values())),
             energy_gini=.2, effective_population=12., best=best, best_fitness=float(skill[best].mean()), lp_mix=.5,
             reliability=.4, drift=.01 * generation, leashed=0, gflops={'play': 20., 'learn': 40.},
-            gates={'tickets': 16},
+            gate_answers=0, gate_right=0, gate_tokens=0, floor=1., roi_gate=1., gates={'tickets': 16},
             cells={f'{family}:{depth}': dict(episodes=len(tried), accuracy=float(np.mean(tried)) if tried else None,
                                              success_ema=.3, learning_progress=.01, price=float(price))
                    for ((family, depth), tried), price in zip(by_cell.items(), prices)})])

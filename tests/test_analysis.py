@@ -144,7 +144,7 @@ def test_a_long_run_is_pooled_until_it_fits(tmp_path):
 
 def test_one_generation_and_no_episodes_still_draw(tmp_path, data):
     folder = write_run(tmp_path / 'one', generations=1).folder
-    assert summary(load(folder)).shape == (14, 3)
+    assert summary(load(folder)).shape == (16, 3)
     (folder / 'episodes.jsonl').write_text('')
     (folder / 'ledger.jsonl').write_text('')
     assert report(folder).exists()
