@@ -196,8 +196,8 @@ def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFra
     self.survey([id for id in foremost if any(id in f for f in fits)], generation, rng=rng, luck=luck)
     for promise, x, y in sorted(((self.promise(x, y, facts), x, y) for x, y in fits), key=lambda p: p[0]):
         best |= {x: (promise, y), y: (promise, x)}
-    for id in sorted(foremost, key=lambda id: -best.get(id, (0.,))[0]):
-        promise, other = best.get(id, (0., 'nobody'))
+    for id in sorted(foremost, key=lambda id: -best.get(id, (-1.,))[0]):
+        promise, other = best.get(id, (-1., 'nobody'))       # nobody promises less than anybody
         if id in taken or not ask('no_partner', id, promise=promise, worth=c.worth, best=other,
                                   fits=sum(id in f for f in fits)): continue
         busy = c.merges if other in taken else len(couples)
