@@ -1,0 +1,125 @@
+"""Two or more specialists whose answers at exams are written down, so that every gate can be steered."""
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+from evolora.adapters import Factors
+from evolora.assimilation import Assimilation, AssimilationConfig
+from evolora.ecology import Ecology
+from evolora.exams import Examiner
+from evolora.gates import turn
+from evolora.organelles import Population, Traits
+from evolora.plasticity import Plasticity, PlasticityConfig
+from evolora.randomness import seed_of, stream
+from evolora.tasks import Cell
+from evolora.trials import attempt
+from evolora.variation import gaussian
+
+CELLS = [Cell('math', 1), Cell('string.sort', 2), Cell('logic.bool', 1), Cell('word.count', 3)]
+FAMILIES = [c.family for c in CELLS]
+# A test takes some dozens of answers here, not thousands.
+QUICK = dict(merges=1, wait=2, survey=8, look=16, canary=4, probe=8, uplift=.4, expert=0.)
+SHORT = dict(pairs=16, least_power=0.)      # one look, too few pairs for a verdict
+
+
+class Script(Examiner):
+    "An examiner with a script: `says(name, task, i)` is whether the i-th question of an exam is answered right"
+    def __init__(self, population, says):
+        super().__init__(population)
+        self.says, self.exams = says, []
+
+    def ask(self, who, tasks, luck, **how):
+        assert who and tasks and all(f is None or isinstance(f, dict) for f in who.values())
+        self.exams.append((list(who), list(tasks), how))
+        right = {name: np.array([bool(self.says(name, t, i)) for i, t in enumerate(tasks)]) for name in who}
+        self.bill['answers'] += len(who) * len(tasks)
+        self.bill['right'] += int(sum(r.sum() for r in right.values()))
+        return right
+
+
+# Scripts. In a survey a name is an organelle and nobody knows what is asked away from home.
+def better(name, task, i): return name in ('child', 'host')
+def worse(name, task, i): return name != 'child'
+def equal(name, task, i): return name in ('child', 'host') and task.difficulty == 0     # at home nobody is right
+def rarely_better(name, task, i): return equal(name, task, i) or name == 'child' and i % 8 == 0
+def narrow(name, task, i): return better(name, task, i) == (task.difficulty == 0 or task.family in FAMILIES[:2])
+def forgetful(name, task, i): return name == 'host' or name == 'child' and task.difficulty > 0
+
+
+def luck(task): return seed_of(3, organelle=task.id)
+def rng(purpose): return stream(1, purpose=purpose)
+
+
+def moved(population, id, step=.3):
+    rng, alpha = stream(9, organelle=id), population.alpha
+    population.write(id, gaussian(population.factors(id), rng=rng, step=step, alpha=alpha))
+
+
+def log(skill, *, generation, n=12, cells=CELLS, tasks=None):
+    "n answers a cell of each organelle, a share of them right: skill is {organelle: share or {family: share}}"
+    rows = [dict(generation=generation, organelle=id, family=c.family, depth=c.depth, task=f'{c} {i % (tasks or n)}',
+                 success=(i + .5) / n < (share.get(c.family, 0.) if isinstance(share, dict) else share))
+            for id, share in skill.items() for c in cells for i in range(n)]
+    return pd.DataFrame(rows, columns=['generation', 'organelle', 'family', 'depth', 'task', 'success'])
+
+
+def meeting(host, *, niches=FAMILIES[:2], says=better, tokens=600, energy=20., price=5., generation=10, answers=12,
+            others=0, cells=CELLS, **knobs):
+    "Specialists who solve everything at home, with energy, tokens, and a script for what they are asked"
+    population = Population(host, capacity=8, max_rank=4, blocks=1)
+    for i, niche in enumerate(niches):
+        moved(population, population.birth(rank=2, traits=Traits(niche=niche), rng=stream(i)).id)
+    config = AssimilationConfig(**QUICK | knobs)
+    a = Assimilation(config, population, cells, Script(population, says))
+    a.beginning = {f: [64, others] for f in a.families}
+    for id in population.ids: a.tokens.earn(id, tokens, 0)
+    recent = log({o.id: {o.traits.niche: 1.} for o in population}, generation=generation, n=answers, cells=cells)
+    return SimpleNamespace(a=a, population=population, generation=generation, price=price, recent=recent,
+                           facts=a.facts(recent), energy=dict.fromkeys(population.ids, energy),
+                           plasticity=Plasticity(population, PlasticityConfig(rule='local', probe=0.)))
+
+
+def couples(m):
+    "The free gates and the survey: turns and couples"
+    turns = m.a.nominate(m.facts, m.generation, energy=m.energy, solvent=.3)
+    return turns, m.a.pair(turns, m.facts, m.generation, energy=m.energy, price=m.price, rng=rng, luck=luck)
+
+
+def tried(m, couple=('o1', 'o2')):
+    return attempt(m.a, couple, m.generation, plasticity=m.plasticity, lows=[.8, .8], rng=rng, luck=luck)
+
+
+def decided(m):
+    "All decisions of a generation in which nobody is on probation, and what the couples came to"
+    turns, found = couples(m)
+    attempts = [tried(m, couple) for couple in found]
+    for couple, made in zip(found, attempts): turns[couple[0]] += made.decisions
+    return [d for steps in turns.values() for d in turn(steps)], attempts
+
+
+def on_probation(m, couple=('o1', 'o2')):
+    "A trial whose child lives in the population"
+    trial = tried(m, couple).trial
+    one = m.population.birth(trial.child.factors, traits=Traits(niche=trial.child.niche), parents=couple,
+                             operator='merge', generation=m.generation)
+    trial.id, m.a.trials[one.id] = one.id, trial
+    return trial
+
+
+def same(one: Factors, two: Factors) -> bool:
+    return all(a.shape == b.shape and a.equal(b) for n in one for a, b in zip(one[n], two[n]))
+
+
+def ecology(host, config, *, says=better, seed=0, tokens=0, niches=FAMILIES) -> Ecology:
+    "A world of specialists with a script for exams; nothing was known before they began, and nobody has to wait"
+    world = Ecology(host, config, seed=seed)
+    for id, niche in zip(world.population.ids, niches * len(world.population)):
+        one = world.population[id]
+        world.population._members[id] = replace(one, traits=one.traits.model_copy(update={'niche': niche}))
+        if tokens: world.assimilation.tokens.earn(id, tokens, 0)
+    world.assimilation.tried = dict.fromkeys(world.population.ids, -99)
+    world.assimilation.examiner = Script(world.population, says)
+    world.assimilation.beginning = {f: [64, 0] for f in world.assimilation.families}
+    return world

@@ -1,0 +1,197 @@
+"""Exams ask gate questions only, leave no trace in a population, and every token has a row."""
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from couples import CELLS, luck, moved, same
+from evolora import exams as module
+from evolora.exams import COMMONS, Examiner, Tokens, fresh
+from evolora.families import Grade, Task
+from evolora.host import tiny_host
+from evolora.organelles import Population
+from evolora.randomness import stream
+from evolora.tasks import ID_CELLS, Cell, sample_tasks, stream_of
+
+
+@pytest.fixture(scope='module')
+def host(): return tiny_host()
+
+
+@pytest.fixture
+def population(host):
+    population = Population(host, capacity=4, max_rank=4, blocks=1)
+    for i in range(3): moved(population, population.birth(rank=2, rng=stream(i)).id)
+    return population
+
+
+def rng(seed=0): return stream(seed, purpose='tests')
+
+
+# --- questions
+
+def test_only_gate_questions_are_asked():
+    tasks = fresh(ID_CELLS, 240, rng(), seen=set())
+    assert {stream_of(t) for t in tasks} == {'gate'} and len({t.id for t in tasks}) == len(tasks)
+
+
+@pytest.mark.parametrize('n', [1, 3, 4, 10, 41])
+def test_cells_share_alike(n):
+    tasks = fresh(CELLS, n, rng(n), seen=set())
+    counts = Counter(Cell(t.family, t.depth) for t in tasks)
+    assert len(tasks) == n and set(counts) <= set(CELLS) and max(counts.values()) <= -(-n // len(CELLS))
+
+
+def test_every_cell_can_be_the_only_one():
+    "The default sizes of a canary, a survey and a look, from each cell alone"
+    for cell in ID_CELLS:
+        assert len(fresh([cell], 16, rng(), seen=set(), difficulty=0.)) == 16
+        assert len(fresh([cell], 48, rng(), seen=set())) == 48
+
+
+def test_a_prefix_is_a_fair_sample():
+    first = Counter(fresh(CELLS, 40, rng(seed), seen=set())[0].family for seed in range(80))
+    assert set(first) == {c.family for c in CELLS} and max(first.values()) < 40
+
+
+def test_nobody_is_asked_twice_until_there_is_nothing_left():
+    seen, asked = set(), []
+    for look in range(60):
+        tasks = fresh([Cell('math', 1)], 24, rng(look), seen=seen, difficulty=0.)
+        asked += [t.id for t in tasks]
+        assert len(tasks) <= 24
+        if not tasks: break
+    assert len(set(asked)) == len(asked) == len(seen) > 100
+    assert not tasks, 'a small cell runs dry'
+
+
+def test_two_cells_that_share_a_question_give_it_once(monkeypatch):
+    def sample(cell, *, n, **_): return [Task(cell.family, cell.depth, .5, f'{i}?', 'x', id=f'q{i}') for i in range(n)]
+    monkeypatch.setattr(module, 'sample_tasks', sample)
+    tasks = fresh([Cell('math', 1), Cell('math', 2)], 8, rng(), seen=set())
+    assert sorted(t.id for t in tasks) == ['q0', 'q1', 'q2', 'q3']
+
+
+@pytest.mark.parametrize('cells, n', [([], 4), (CELLS, 0)])
+def test_an_exam_has_questions(cells, n):
+    with pytest.raises(ValueError, match='expected at least one cell and one task') as e:
+        fresh(cells, n, rng(), seen=set())
+    assert '\n' not in str(e.value)
+
+
+# --- answers
+
+def heard(monkeypatch):
+    texts = []
+    monkeypatch.setattr(module, 'grade', lambda t, text: texts.append(text) or Grade(True, 1., len(text) % 2 == 0))
+    return texts
+
+
+def test_everybody_has_the_same_luck_and_says_at_the_desk_what_it_says_at_home(population, monkeypatch):
+    texts, tasks = heard(monkeypatch), fresh(CELLS, 6, rng(), seen=set())
+    examiner = Examiner(population, max_new_tokens=4)
+    right = examiner.ask({'one': population.factors('o1'), 'twin': population.factors('o1'), 'host': None}, tasks, luck)
+    assert texts[:6] == texts[6:12] and (right['one'] == right['twin']).all() and right['one'].shape == (6,)
+    home = lambda who: population.generate([t.prompt for t in tasks], [who] * 6, seeds=[luck(t) for t in tasks],
+                                           max_new_tokens=4, temperature=1.).texts
+    assert texts[:6] == list(home('o1')) and texts[12:] == list(home(None))
+
+
+def test_an_exam_leaves_no_trace(host, population):
+    tasks, frozen = fresh(CELLS, 8, rng(), seen=set()), host.weights_hash()
+    before = {id: population.factors(id) for id in population.ids}
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()
+    examiner = Examiner(population, max_new_tokens=3)
+    examiner.ask({id: population.factors(id) for id in population.ids} | {'host': None}, tasks, luck)
+    assert all(same(before[id], population.factors(id)) for id in population.ids) and population.births == 3
+    assert host.weights_hash() == frozen and len(examiner.desk) == 0
+    assert states[0] == random.getstate() and states[1] == np.random.get_state()[1].tolist()
+    assert torch.equal(states[2], torch.get_rng_state())
+
+
+def test_the_bill_is_what_was_asked_since_the_last_one(population):
+    examiner, tasks = Examiner(population, max_new_tokens=3), fresh(CELLS, 4, rng(), seen=set())
+    right = examiner.ask({'o1': population.factors('o1'), 'host': None}, tasks, luck)
+    bill = examiner.settle()
+    assert bill['answers'] == 8 and bill['right'] == sum(r.sum() for r in right.values())
+    assert bill['tokens'] > 8 and bill['gflops'] > 0
+    assert examiner.settle() == dict(answers=0, right=0, tokens=0, gflops=0.)
+
+
+def test_the_desk_is_empty_after_an_error(population):
+    examiner, tasks = Examiner(population, max_new_tokens=3), fresh(CELLS, 2, rng(), seen=set())
+    crowd = {f'c{i}': population.factors('o1') for i in range(9)}
+    with pytest.raises(ValueError, match='full at capacity 8'): examiner.ask(crowd, tasks, luck)
+    assert len(examiner.desk) == 0
+    with pytest.raises(ValueError): examiner.ask({'o1': population.factors('o1')}, tasks, luck, max_new_tokens=0)
+    assert len(examiner.desk) == 0 and examiner.settle()['answers'] == 0
+    del crowd['c8']
+    assert len(examiner.ask(crowd, tasks, luck)) == 8, 'eight do fit'
+
+
+@pytest.mark.parametrize('who, n', [({}, 2), ({'host': None}, 0)])
+def test_an_exam_has_candidates_and_questions(population, who, n):
+    with pytest.raises(ValueError, match='expected somebody and something to ask') as e:
+        Examiner(population).ask(who, sample_tasks(CELLS[0], n=n, rng=rng()), luck)
+    assert '\n' not in str(e.value)
+
+
+# --- tokens
+
+@pytest.mark.parametrize('seed', range(8))
+def test_every_token_has_a_row(seed):
+    "Whatever happens: rows add up to balances, nobody owes, no hand holds more than the cap, a price is a price"
+    draw, tokens, rows, ids = rng(seed), Tokens(50), [], [f'o{i}' for i in range(6)]
+    for generation in range(300):
+        who = [str(x) for x in draw.choice(ids, size=draw.integers(1, 4), replace=False)]
+        n, before = int(draw.integers(0, 40)), tokens.held(who)
+        match draw.choice(['earn', 'commons', 'spend', 'close']):
+            case 'earn': assert 0 <= tokens.earn(who[0], n, generation) <= n
+            case 'commons': tokens.earn(COMMONS, n, generation)
+            case 'close': tokens.close(who[0], generation)
+            case 'spend' if n <= before:
+                tokens.spend(who, n, generation)
+                assert tokens.held(who) == before - n
+            case 'spend':
+                with pytest.raises(ValueError, match=f'expected {n} tokens of .*, got {before}; ask fewer'):
+                    tokens.spend(who, n, generation)
+                assert tokens.held(who) == before
+        rows += tokens.drain()
+        sums = Counter()
+        for row in rows:
+            sums[row['organelle']] += row['tokens']
+            assert row['balance'] == sums[row['organelle']] >= 0 and type(row['tokens']) is int
+        assert {id: n for id, n in sums.items() if n} == {id: n for id, n in tokens.balances.items() if n}
+        assert all(0 <= n <= tokens.cap for n in tokens.balances.values())
+
+
+def test_everybody_pays_alike_and_the_commons_pays_the_rest():
+    tokens = Tokens(100)
+    for id, n in (('o1', 10), ('o2', 90), ('o3', 90), (COMMONS, 50)): tokens.earn(id, n, 0)
+    tokens.spend(['o3', 'o2'], 31, 1)
+    assert tokens.balances == {'o1': 10, 'o2': 74, 'o3': 75, COMMONS: 50}
+    tokens.spend(['o2', 'o1'], 60, 1)
+    assert tokens.balances == {'o1': 0, 'o2': 24, 'o3': 75, COMMONS: 50}, 'who has less gives all it has'
+    tokens.spend(['o1', 'o2'], 70, 1)
+    assert tokens.balances == {'o1': 0, 'o2': 0, 'o3': 75, COMMONS: 4}, 'nobody else is asked'
+
+
+def test_estates_go_to_the_commons_as_far_as_it_has_room():
+    tokens = Tokens(100)
+    tokens.earn('o1', 80, 0), tokens.earn('o2', 30, 0), tokens.close('o1', 5), tokens.close('o2', 6)
+    assert tokens.balances == {COMMONS: 100}
+    tokens.close('o1', 7), tokens.close('nobody', 7)
+    estate = [(r['generation'], r['organelle'], r['tokens']) for r in tokens.drain() if r['reason'] == 'estate']
+    assert estate == [(5, 'o1', -80), (5, COMMONS, 80), (6, 'o2', -30), (6, COMMONS, 20)]
+
+
+def test_tokens_go_on_where_they_were():
+    one, other = Tokens(100), Tokens(100)
+    one.earn('o1', 40, 0), one.spend(['o1'], 3, 1)
+    other.restore(one.state())
+    one.earn('o1', 1, 2)
+    assert other.balances == {'o1': 37} and len(other.drain()) == 2 and len(one.drain()) == 3
+    assert Tokens(0).earn('o1', 5, 0) == 0 and repr(one) == 'Tokens(38 held by 1, cap 100)'
