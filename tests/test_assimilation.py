@@ -1,0 +1,257 @@
+"""Nomination: who may merge with whom, what is known of everybody, and what knowing costs."""
+import pytest
+from pydantic import ValidationError
+
+from couples import (CELLS, FAMILIES, SHORT, couples, decided, log, luck, meeting, on_probation,
+                     rarely_better, rng, tried)
+from evolora.assimilation import Assimilation, AssimilationConfig
+from evolora.economy import EconomyConfig, Ledger
+from evolora.evidence import wilson
+from evolora.exams import COMMONS, Examiner
+from evolora.gates import tally
+from evolora.host import tiny_host
+from evolora.organelles import Population, Traits
+from evolora.tasks import Cell, stream_of
+
+
+@pytest.fixture(scope='module')
+def host(): return tiny_host()
+
+
+# --- what is known
+
+def test_facts_are_counted_at_home(host):
+    m = meeting(host)
+    recent = log({'o1': {'math': .5}, 'o2': 1.}, generation=9, n=8, tasks=4)
+    facts = m.a.facts(recent)
+    assert facts.answers.to_dict() == {'o1': 32, 'o2': 32} and facts.tasks.to_dict() == {'o1': 4, 'o2': 4}
+    assert facts.best.to_dict() == {'o1': 'math', 'o2': 'string.sort'}
+    assert facts.low['o1'] == pytest.approx(wilson(4, 8)[0]) and facts.low['o2'] == pytest.approx(wilson(8, 8)[0])
+    assert facts.own['o1'] == {'math': .5, 'string.sort': 0., 'logic.bool': 0., 'word.count': 0.}
+
+
+def test_the_best_family_is_the_one_in_which_it_stands_out(host):
+    "Not the one with most right answers: all could do that before"
+    m = meeting(host, niches=['', 'math+logic.bool'])
+    m.a.beginning = {'math': [50, 45], 'logic.bool': [50, 5], 'string.sort': [50, 0], 'word.count': [50, 0]}
+    recent = log({'o1': {'math': 1., 'logic.bool': .75}, 'o2': {'string.sort': 1., 'math': 1.}}, generation=9)
+    facts = m.a.facts(recent)
+    assert (facts.best['o1'], facts.others['o1']) == ('logic.bool', .1)
+    assert facts.best['o2'] in ('math', 'logic.bool'), 'what it does away from home is not what it stands for'
+
+
+def test_nobody_answered_and_nobody_lives(host):
+    m = meeting(host, answers=0)
+    for recent in (m.recent, log({'o9': 1.}, generation=9)):
+        facts = m.a.facts(recent)
+        assert facts.answers.tolist() == [0, 0] and facts.best.tolist() == ['no family'] * 2
+        turns = m.a.nominate(facts, 10, energy=m.energy, solvent=0.)
+        assert set(turns) == {'o1', 'o2'} and all([d.gate for d in steps] == ['no_activity'] for steps in turns.values())
+    for id in m.population.ids: m.population.death(id)
+    facts = m.a.facts(m.recent)
+    assert m.a.nominate(facts, 10, energy={}, solvent=0.) == {} == dict(m.a.pair({}, facts, 10, energy={}, price=5.,
+                                                                                 rng=rng, luck=luck))
+
+
+def test_one_alone_finds_nobody(host):
+    decisions, attempts = decided(meeting(host, niches=['math']))
+    assert not attempts and tally(decisions) == {'no_partner': 1} and decisions[-1].numbers['best'] == 'nobody'
+
+
+def test_what_was_verified_is_kept_and_how_it_began(host):
+    m = meeting(host, pool=5)
+    m.a.beginning.clear()
+    told = dict(family=['math'] * 100, depth=[1] * 100, success=[i % 2 == 0 for i in range(100)])
+    m.a.remember(told, [f'p{i}' for i in range(100)], [[i] for i in range(100)])
+    m.a.remember({'family': ['math'], 'depth': [2], 'success': [False]}, ['x'], [[1]])
+    assert list(m.a.pool['math:1']) == [(f'p{i}', [i]) for i in (90, 92, 94, 96, 98)] and not m.a.pool['math:2']
+    assert m.a.beginning == {'math': [64, 32]}, 'the first 64, whatever comes later'
+
+
+def test_the_dead_are_forgotten(host):
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    held = dict(m.a.tokens.balances)
+    m.a.skill['o1'] = {'string.sort': (0., 9)}
+    for id in ('o1', trial.id, 'nobody'): m.a.forget(id, 11)
+    assert 'o1' not in m.a.tried and 'o1' not in m.a.skill and not m.a.trials
+    assert m.a.levels.found == [False] and m.a.tokens.balances[COMMONS] == held['o1']
+    m.a.forget(trial.id, 12)        # a gate is closed once
+    assert '0 on probation' in repr(m.a)
+
+
+# --- nomination
+
+def test_who_is_on_probation_is_no_nominee(host):
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    facts = m.a.facts(log({id: 1. for id in m.population.ids}, generation=11))
+    assert trial.id in facts.index
+    turns = m.a.nominate(facts, 14, energy=dict.fromkeys(m.population.ids, 9.), solvent=0.)
+    assert trial.id not in turns and set(turns) == {'o1', 'o2'}
+
+
+@pytest.mark.parametrize('wait', [0, 2, 5])
+def test_an_attempt_is_followed_by_a_pause(host, wait):
+    m = meeting(host, wait=wait, tokens=20)
+    assert tried(m).outcome == 'low_tokens', 'even one that cost nothing'
+    for later in range(7):
+        turns = m.a.nominate(m.facts, 10 + later, energy=m.energy, solvent=0.)
+        assert all(('cooldown' == steps[-1].gate) == (later < wait) for steps in turns.values())
+
+
+def test_numbers_can_be_written_down(host):
+    for d in decided(meeting(host, niches=FAMILIES, merges=2))[0]:
+        assert all(type(x) in (int, float, str) for x in d.numbers.values()), d
+
+
+# --- surveys and promises
+
+def surveyed(m): m.a.survey('o1', ['o2'], m.generation, rng=rng, luck=luck)
+
+
+def test_a_survey_asks_each_at_the_home_of_the_other_and_the_nominee_pays(host):
+    m = meeting(host)
+    surveyed(m)
+    asked = {(who[0], tasks[0].family, len(who), len(tasks)) for who, tasks, _ in m.a.examiner.exams}
+    assert asked == {('o1', 'string.sort', 1, 8), ('o2', 'math', 1, 8)}
+    assert m.a.tokens.balances == {'o1': 600 - 16, 'o2': 600}
+    assert {stream_of(t) for _, tasks, _ in m.a.examiner.exams for t in tasks} == {'gate'}
+    assert m.a.skill == {'o1': {'string.sort': (0., 10)}, 'o2': {'math': (0., 10)}}
+
+
+def test_what_is_known_is_not_asked_again_until_it_is_old(host):
+    m = meeting(host)
+    for generation, exams in ((10, 2), (11, 2), (19, 2), (20, 4)):
+        m.generation = generation
+        surveyed(m)
+        assert len(m.a.examiner.exams) == exams
+
+
+@pytest.mark.parametrize('tokens, exams, promise', [(7, 0, 0.), (15, 1, 0.), (16, 2, .5)])
+def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, exams, promise):
+    m = meeting(host, tokens=tokens)
+    surveyed(m)
+    assert len(m.a.examiner.exams) == exams and m.a.promise('o1', 'o2', m.facts) == promise
+    assert m.a.tokens.balances['o1'] == tokens - 8 * exams
+
+
+def test_the_commons_pay_for_who_has_nothing(host):
+    m = meeting(host, tokens=0)
+    m.a.tokens.earn(COMMONS, 100, 0)
+    surveyed(m)
+    assert m.a.tokens.balances == {COMMONS: 84}
+
+
+def test_a_promise_is_the_best_of_both_in_each_family(host):
+    m = meeting(host)
+    m.facts = m.a.facts(log({'o1': {'math': .75}, 'o2': {'string.sort': .5}}, generation=9))
+    m.a.skill = {'o1': {'string.sort': (.1, 9)}, 'o2': {'math': (.25, 9)}}
+    assert m.a.promise('o1', 'o2', m.facts) == pytest.approx((.75 + .5) / 2 - (.75 + .1) / 2)
+    assert m.a.promise('o2', 'o1', m.facts) == m.a.promise('o1', 'o2', m.facts)
+    m.a.skill['o2'] = {'math': (1., 9)}
+    assert m.a.promise('o1', 'o2', m.facts) == 0., 'who is better in both needs nobody'
+    del m.a.skill['o1']
+    assert m.a.promise('o1', 'o2', m.facts) == 0., 'what is not known is no promise'
+
+
+# --- couples
+
+@pytest.mark.parametrize('niches', [['', ''], ['', '', 'math'], ['math', 'math'], FAMILIES[:1] + ['']])
+def test_a_couple_has_two_niches_of_which_neither_holds_the_other(host, niches):
+    turns, found = couples(meeting(host, niches=niches, worth=0., scores=1))
+    assert found == [] and {steps[-1].numbers['fits'] for steps in turns.values()
+                            if steps[-1].gate == 'no_partner'} <= {0}
+
+
+def test_a_world_of_one_family_has_no_couples(host):
+    "There a niche with the name of the family is the same as none"
+    m = meeting(host, niches=['math', 'math', ''], cells=[Cell('math', 1), Cell('math', 2)], worth=0.)
+    assert m.a.home('o1') == m.a.home('o3') == ['math']
+    decisions, attempts = decided(m)
+    assert attempts == [] and tally(decisions) == {'no_partner': 2, 'no_best_cell': 1}
+
+
+@pytest.mark.parametrize('operator, found', [('crossover', 1), ('gaussian', 1), ('merge', 0), ('expert', 0)])
+def test_what_has_been_merged_is_not_merged_again(host, operator, found):
+    "A crossover of generalists is no merge, though it has two parents and the niche of everything"
+    m = meeting(host, cells=CELLS[:2])
+    m.population.birth(rank=2, traits=Traits(niche=''), parents=('o1', 'o2'), operator=operator)
+    m.facts = m.a.facts(m.recent)
+    m.energy['o3'] = 1.
+    assert len(couples(m)[1]) == found
+
+
+@pytest.mark.parametrize('merges, found', [(1, 1), (2, 2), (5, 2)])
+def test_tests_of_a_generation_are_limited(host, merges, found):
+    m = meeting(host, niches=FAMILIES, merges=merges)
+    decisions, attempts = decided(m)
+    pairs = [(d.organelle, *d.partners) for d in decisions if d.gate == 'reserve_active']
+    assert len(attempts) == len(pairs) == found and len({id for pair in pairs for id in pair}) == 2 * found
+    assert tally(decisions)['merge_limit'] == max(4 - 2 * found, 0) and m.a.levels.found == [True] * found
+
+
+def test_who_stands_out_most_comes_first(host):
+    m = meeting(host, niches=FAMILIES)
+    m.facts = m.a.facts(log({'o1': {'math': .5}, 'o2': {'string.sort': .75}, 'o3': {'logic.bool': 1.},
+                             'o4': {'word.count': .6}}, generation=9))
+    turns, (couple,) = couples(m)
+    assert couple == ('o3', 'o2'), 'the nominee, and the suitor that promises most'
+    assert [len(turns[id]) for id in m.population.ids] == [6, 5, 8, 6]
+
+
+def test_suitors_are_few(host):
+    m = meeting(host, niches=FAMILIES, suitors=1)
+    couples(m)
+    assert {len(who) for who, _, _ in m.a.examiner.exams} == {1} and len(m.a.examiner.exams) == 2
+    with pytest.raises(ValidationError, match='suitors'): AssimilationConfig(suitors=9)
+
+
+def test_eight_suitors_find_a_seat(host):
+    population = Population(host, capacity=9, max_rank=4, blocks=1)
+    for i in range(9): population.birth(rank=2, traits=Traits(niche='string.sort' if i else 'math'))
+    a = Assimilation(AssimilationConfig(merges=1, suitors=8, survey=4), population, CELLS,
+                     Examiner(population, max_new_tokens=2))
+    a.tokens.earn('o1', 400, 0)
+    a.survey('o1', population.ids[1:], 3, rng=rng, luck=luck)
+    assert set(a.skill) == set(population.ids) and a.examiner.bill['answers'] == 36 == 400 - a.tokens.balances['o1']
+
+
+# --- what evidence costs, and what a drought changes
+
+def test_tokens_are_bought_with_energy_above_the_reserve(host):
+    m, ledger = meeting(host, tokens=0, token_price=.3, income=.25, reserve=2.), Ledger(EconomyConfig(cap=30.))
+    for id, energy in (('o1', 14.), ('o2', 1.)): ledger.open(id, energy, generation=0)
+    m.a.earn(ledger, 1)
+    assert m.a.tokens.balances == {'o1': 10} and ledger.balances == pytest.approx({'o1': 11., 'o2': 1.})
+    assert [(r['account'], r['amount']) for r in ledger.drain()][-1] == ('evidence', pytest.approx(-3.))
+    ledger.grant('o1', 25., 'market', 1)
+    m.a.earn(ledger, 1)
+    assert m.a.tokens.balances[COMMONS] == int(6. / .3) and ledger.audit().balanced
+
+
+def test_no_token_is_bought_that_finds_no_room(host):
+    m, ledger = meeting(host, tokens=0, token_cap=3), Ledger(EconomyConfig(cap=30.))
+    ledger.open('o1', 30., generation=0)
+    for generation in range(3): m.a.earn(ledger, generation)
+    assert m.a.tokens.balances == {'o1': 3} and ledger.balance('o1') == pytest.approx(30 - 3 * .3)
+
+
+def test_the_economy_relaxes_by_steps_and_within_bounds(host):
+    a = meeting(host, stall=6, floor_step=2., floor_max=12., roi_gate_step=.25, roi_gate_min=0.).a
+    found = [a.relief(g, floor=1., roi_gate=1.) for g in (0, 5, 6, 12, 36, 600)]
+    assert found == [(1., 1.), (1., 1.), (3., .75), (5., .5), (12., 0.), (12., 0.)]
+    a.last_merge = 600
+    assert a.relief(605, floor=1., roi_gate=1.) == (1., 1.) == a.relief(3, floor=1., roi_gate=1.)
+    assert a.relief(9000, floor=20., roi_gate=-0.) == (20., 0.), 'what is beyond the bounds stays where it is'
+
+
+def test_relief_neither_begins_without_merges_nor_revives_what_is_off(host):
+    assert meeting(host, merges=0).a.relief(600, floor=1., roi_gate=1.) == (1., 1.)
+    assert meeting(host).a.relief(600, floor=0., roi_gate=1.) == (0., 1.), 'a floor of 0 switches top-ups off'
+
+
+@pytest.mark.parametrize('knob', [dict(merges=-1), dict(alpha=0.), dict(look=7), dict(token_price=0.),
+                                  dict(rule='mean'), dict(worth=float('nan')), dict(merge=1), dict(merges=True)])
+def test_knobs_have_bounds(knob):
+    with pytest.raises(ValidationError): AssimilationConfig(**knob)

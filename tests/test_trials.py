@@ -1,0 +1,345 @@
+"""A child is made of its parents, tested against both on fresh questions, and every end closes what it opened."""
+import numpy as np
+import pytest
+import torch
+
+from couples import (CELLS, FAMILIES, SHORT, better, equal, forgetful, log, luck, meeting, moved, narrow, on_probation,
+                     rarely_better, rng, same, tried)
+from evolora import exams as examined
+from evolora import trials as module
+from evolora.exams import Examiner
+from evolora.families import Grade
+from evolora.gates import GATES
+from evolora.host import tiny_host
+from evolora.plasticity import Plasticity, PlasticityConfig
+from evolora.randomness import stream
+from evolora.tasks import stream_of
+from evolora.trials import Attempt, conceive, probation, screen
+
+
+@pytest.fixture(scope='module')
+def host(): return tiny_host()
+
+
+def dense(factors, alpha=8.): return {n: alpha / len(A) * B.double() @ A.double() for n, (A, B) in factors.items()}
+def paid(m): return 600 * 2 - sum(m.a.tokens.balances.values())
+
+
+def look(m, trial, recent, generation=11, **how):
+    return probation(m.a, trial, recent, generation, rng=rng, luck=luck, **how)
+
+
+# --- a child on paper
+
+def test_a_merged_child_lies_between_its_parents(host):
+    "Its ΔW is the weighted mean of theirs, where the rank can hold it"
+    m = meeting(host)
+    for id in ('o1', 'o2'): m.population.write(id, {n: (torch.cat([A, 0 * A]), torch.cat([B, 0 * B], 1))
+                                                    for n, (A, B) in m.population.factors(id).items()})
+    child = conceive(m.a, ('o1', 'o2'), m.plasticity, [.6, .2], rng('child'))
+    one, two, made = (dense(f) for f in (m.population.factors('o1'), m.population.factors('o2'), child.factors))
+    assert all(torch.allclose(made[n], .75 * one[n] + .25 * two[n], atol=1e-6) for n in made)
+    assert child[1:] == (('o1', 'o2'), 'merge', 'math+string.sort', pytest.approx(1), 0.)
+
+
+@pytest.mark.parametrize('lows, weights', [([.8, .8], (.5, .5)), ([.4, .8], (1 / 3, 2 / 3)), ([0., 0.], (.5, .5))])
+def test_who_is_shown_to_do_more_counts_more(host, monkeypatch, lows, weights):
+    seen, real = [], module.merge
+    monkeypatch.setattr(module, 'merge', lambda parents, w, **how: seen.append(w) or real(parents, w, **how))
+    m = meeting(host)
+    conceive(m.a, ('o1', 'o2'), m.plasticity, lows, rng('child'))
+    assert seen == [pytest.approx(weights)]
+
+
+@pytest.mark.parametrize('rule', ['linear', 'ties', 'fisher'])
+def test_every_rule_makes_a_child_that_differs_from_both(host, rule):
+    m = meeting(host, rule=rule)
+    before = {id: m.population.factors(id) for id in m.population.ids}
+    child = conceive(m.a, ('o1', 'o2'), m.plasticity, [.8, .8], rng('child'))
+    assert all(not same(child.factors, f) and same(m.population.factors(id), f) for id, f in before.items())
+    assert 0 < child.energy_kept <= 1 and len(m.a.examiner.desk) == 0
+
+
+def taught_by(m):
+    ids = m.population.host.encode(['7', 'abc'])
+    m.a.pool = {'math:1': [('What is 3 + 4?', ids[0])] * 3, 'string.sort:2': [('Sort: cab', ids[1])],
+                'logic.bool:1': [('secret', ids[0])]}
+
+
+def test_a_taught_child_begins_as_its_mother_and_learns_from_both_homes(host, monkeypatch):
+    lessons, real = [], Plasticity.learn
+    def learn(self, lesson, **how):
+        lessons.append(lesson)
+        return real(self, lesson, **how)
+    monkeypatch.setattr(Plasticity, 'learn', learn)
+    m = meeting(host, expert=1., lessons=3)
+    taught_by(m)
+    before = {id: m.population.factors(id) for id in m.population.ids}
+    child = conceive(m.a, ('o1', 'o2'), m.plasticity, [.8, .8], rng('child'))
+    assert (child.operator, child.energy_kept) == ('expert', 1.) and child.gflops > 0 and len(m.a.examiner.desk) == 0
+    assert not same(child.factors, before['o1']) and all(same(m.population.factors(id), f) for id, f in before.items())
+    assert len(lessons) == 3 and all((one.advantage == 1).all() for one in lessons)
+    assert sorted(p for one in lessons for p in one.prompts) == ['Sort: cab'] + 3 * ['What is 3 + 4?']
+    far = lambda id: sum((dense(child.factors)[n] - dense(before[id])[n]).norm() for n in child.factors)
+    assert far('o1') < far('o2'), 'it is its mother that it starts from'
+
+
+@pytest.mark.parametrize('pool, rule', [(False, 'local'), (True, 'none'), (True, 'es')])
+def test_without_a_lesson_or_a_rule_it_is_merged(host, pool, rule):
+    m = meeting(host, expert=1.)
+    if pool: taught_by(m)
+    school = Plasticity(m.population, PlasticityConfig(rule=rule))
+    assert conceive(m.a, ('o1', 'o2'), school, [.8, .8], rng('child')).operator == 'merge'
+
+
+def test_the_same_seed_makes_the_same_child(host):
+    children = []
+    for seed in (1, 1, 2):
+        m = meeting(host, expert=1.)
+        taught_by(m)
+        children.append(conceive(m.a, ('o1', 'o2'), m.plasticity, [.8, .8], stream(seed)).factors)
+    assert same(children[0], children[1]) and not same(children[0], children[2])
+
+
+# --- the test
+
+ENDS = {'merged': dict(says=better), 'trial_created': dict(says=rarely_better, **SHORT),
+        'low_tokens': dict(tokens=20), 'low_power': dict(uplift=.05, least_power=.9),
+        'canary_failed': dict(says=forgetful), 'probe_failed': dict(says=narrow),
+        'uplift_below_threshold': dict(says=equal),
+        'gate_check_failed': dict(says=rarely_better, trials=0, **SHORT)}
+
+
+@pytest.mark.parametrize('end', ENDS)
+def test_every_end_leaves_the_books_in_order(host, end):
+    m = meeting(host, **ENDS[end])
+    before, held = {id: m.population.factors(id) for id in m.population.ids}, dict(m.a.tokens.balances)
+    made = tried(m)
+    assert isinstance(made, Attempt) and made.outcome == end and m.a.tried == {'o1': 10, 'o2': 10}
+    # gates of the stream are closed, or open on probation
+    opened = made.trial is not None
+    assert m.a.levels.found == ([{'merged': True, 'trial_created': None}.get(end, False)] if opened else [])
+    assert opened == (end not in ('low_tokens', 'low_power', 'canary_failed', 'probe_failed'))
+    # what was asked is paid by the couple, alike
+    asked = sum(len(who) * len(tasks) for who, tasks, _ in m.a.examiner.exams)
+    assert held['o1'] + held['o2'] - sum(m.a.tokens.balances.values()) == asked == m.a.examiner.bill['answers']
+    assert abs(m.a.tokens.balances['o1'] - m.a.tokens.balances['o2']) <= 4
+    assert bool(asked) == (end not in ('low_tokens', 'low_power'))
+    # nobody was changed, nobody was born, only a merge is remembered as one
+    assert m.population.ids == ['o1', 'o2'] and all(same(m.population.factors(id), f) for id, f in before.items())
+    assert (m.a.last_merge == 10) == (end == 'merged') and m.a.trials == {}
+    # exactly the last decision is the stop
+    assert [d.passed for d in made.decisions[:-1]] == [True] * (len(made.decisions) - 1)
+    assert made.decisions[-1].passed == (end in ('merged', 'trial_created'))
+    assert all(d.organelle == 'o1' and d.partners == ('o2',) and d.gate in GATES for d in made.decisions)
+
+
+def test_each_exam_asks_where_it_should(host):
+    m = meeting(host, says=rarely_better, pairs=64, least_power=0., futility=0.)
+    tried(m)
+    canary, probe, *looks = m.a.examiner.exams
+    assert canary[0] == ['child', 'host'] and {t.depth for t in canary[1]} == {1} and canary[2] == {'temperature': 0.}
+    assert {t.difficulty for t in canary[1]} == {0.}
+    assert probe[0] == ['child', 'o1', 'o2'] and {t.family for t in probe[1]} <= set(FAMILIES[2:])
+    assert len(looks) > 1 and {t.family for _, tasks, _ in looks for t in tasks} == set(FAMILIES[:2])
+    ids = [t.id for _, tasks, _ in m.a.examiner.exams for t in tasks]
+    assert len(set(ids)) == len(ids), 'nobody is asked twice'
+    assert {stream_of(t) for _, tasks, _ in m.a.examiner.exams for t in tasks} == {'gate'}
+
+
+def test_generalists_have_no_probe(host):
+    m = meeting(host, cells=CELLS[:2])
+    made = tried(m)
+    assert made.outcome == 'merged' and 'probe_failed' not in [d.gate for d in made.decisions]
+
+
+def test_a_host_that_solves_nothing_has_no_canary(host):
+    "Nothing easy can be forgotten by a child of a host that knows nothing"
+    m = meeting(host, says=lambda name, t, i: name == 'child' and t.difficulty > 0)
+    made = tried(m)
+    assert made.outcome == 'merged'
+    assert next(d for d in made.decisions if d.gate == 'canary_failed').numbers['kept'] == 1.
+
+
+def test_a_parent_that_is_beaten_is_not_asked_again(host):
+    m = meeting(host, says=lambda name, t, i: name in ('child', 'host') or name == 'o2' and i % 4, power=.999)
+    made = tried(m)
+    looks = [who for who, _, _ in m.a.examiner.exams[2:]]
+    assert made.outcome == 'merged' and looks[0] == ['child', 'o1', 'o2'] and looks[-1] == ['child', 'o2']
+    assert made.trial.tests['o1'].pairs == 16 < made.trial.tests['o2'].pairs
+    assert made.decisions[-1].numbers['best'] == 'o2' and made.decisions[-1].numbers['e'] == made.trial.e
+    assert made.trial.e == made.trial.tests['o2'].peak < made.trial.tests['o1'].peak
+
+
+def test_both_parents_must_be_beaten(host):
+    "A child that is far above one parent and equal to the other is none"
+    m = meeting(host, says=lambda name, t, i: name != 'o1')
+    made = tried(m)
+    assert made.outcome == 'uplift_below_threshold' and made.decisions[-1].numbers['best'] == 'o2'
+    assert made.trial.tests['o1'].crossed and made.trial.tests['o2'].crossed is None
+
+
+def test_equal_children_are_rarely_accepted(host):
+    "A hundred first gates at a level below .01, on answers that are coins"
+    accepted = 0
+    m = meeting(host, pairs=200, trials=0, canary_kept=0., margin=1., futility=0., tokens=2000, uplift=.3)
+    for seed in range(100):
+        draw = stream(seed, purpose='coins')
+        m.a.examiner.says, m.a.discordant = (lambda name, t, i: draw.random() < .5), .5
+        m.a.levels.levels, m.a.levels.found = [], []
+        for id in ('o1', 'o2'): m.a.tokens.earn(id, 2000, 10)
+        accepted += tried(m).outcome == 'merged'
+    assert accepted <= 2
+
+
+def test_what_a_test_shows_of_strangers_is_remembered(host):
+    "The survey need not ask again what the test has seen"
+    m = meeting(host, says=lambda name, t, i: name in ('child', 'host') or i % 2, survey=8, pairs=100)
+    tried(m)
+    assert set(m.a.skill) == {'o1', 'o2'}
+    assert set(m.a.skill['o1']) == {'string.sort'} and set(m.a.skill['o2']) == {'math'}
+    assert all(0 < share < 1 and when == 10 for known in m.a.skill.values() for share, when in known.values())
+
+
+def test_the_next_test_is_planned_with_what_this_one_met(host):
+    m = meeting(host)
+    tried(m)
+    assert m.a.discordant == pytest.approx(.2 + .2 * (1 - .2)), 'every pair was discordant'
+
+
+def test_tokens_never_run_out_in_a_test(host):
+    "However many the couple holds: a test plans for as many pairs as it can pay"
+    for tokens in range(30, 130, 7):
+        m = meeting(host, says=rarely_better, tokens=tokens, least_power=0., futility=0., trials=0)
+        made = tried(m)
+        assert made.outcome == ('low_tokens' if 2 * tokens < 80 else 'gate_check_failed')
+        assert min(m.a.tokens.balances.values()) >= 0
+
+
+@pytest.mark.parametrize('exams, outcome, pairs', [(1, 'gate_check_failed', 0), (2, 'gate_check_failed', 0),
+                                                   (3, 'trial_created', 16)])
+def test_cells_may_run_out_of_questions(host, monkeypatch, exams, outcome, pairs):
+    "After the canary, after the probe, after a look: what was seen until then decides"
+    left, real = [True] * exams, module.fresh
+    monkeypatch.setattr(module, 'fresh', lambda *args, **how: real(*args, **how) if left and left.pop() else [])
+    m = meeting(host, says=rarely_better, least_power=0., futility=0.)
+    made = tried(m)
+    assert made.outcome == outcome and len(m.a.examiner.exams) == exams
+    assert made.trial.numbers()['pairs'] == pairs and made.trial.numbers()['uplift'] == pairs / 16 / 8
+    assert m.a.discordant == pytest.approx(.2 + .2 * (pairs / 16 / 8 - .2) * bool(pairs)), 'no pair, no news'
+    assert all(np.isfinite(x) for d in made.decisions for x in d.numbers.values() if not isinstance(x, str))
+
+
+def test_a_couple_is_tested_by_the_real_examiner(host, monkeypatch):
+    "Nothing is steered but the grader, to which the twin of a parent is as right as the parent"
+    def grade(task, text): return Grade(True, 1., bool(stream(0, purpose=f'{task.id}{text}').random() < .5))
+    monkeypatch.setattr(examined, 'grade', grade)
+    m = meeting(host, trials=0, canary_kept=0., margin=1.)
+    m.population.write('o2', m.population.factors('o1'))
+    m.a.examiner = Examiner(m.population, max_new_tokens=3)
+    made = tried(m)
+    assert made.outcome == 'uplift_below_threshold' and m.a.examiner.bill['answers'] == paid(m)
+    # Twice o1 is o1 again, up to the last bits of a sum.
+    assert made.trial.tests['o1'].wins == made.trial.tests['o1'].losses == 0
+
+
+# --- probation
+
+def test_a_trial_goes_on_with_the_test_that_was_open(host):
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    assert trial.nominee == 'o1' and trial.since == 10 and (trial.gate, trial.level) == (1, m.a.levels.levels[0])
+    assert all(t.pairs == 16 and t.most == 16 + 6 * 16 for t in trial.tests.values())
+    assert set(trial.controls) == {'o1', 'o2'}
+    m.a.examiner.says = better
+    decisions, outcome = look(m, trial, log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11))
+    assert all(t.pairs == 32 for t in trial.tests.values()) and outcome == 'trial_promoted'
+    assert [d.gate for d in decisions] == ['low_power_dr', 'log_below_threshold', 'low_tokens', 'trial_promoted']
+    assert m.a.levels.found == [True] and m.a.last_merge == 11
+    who, tasks, _ = m.a.examiner.exams[-1]
+    assert who == ['child', 'o1', 'o2'] and {t.family for t in tasks} == set(FAMILIES[:2])
+    assert {stream_of(t) for t in tasks} == {'gate'}
+
+
+@pytest.mark.parametrize('generation, outcome', [(11, 'open'), (15, 'open'), (16, 'trial_expired'),
+                                                 (20, 'trial_expired')])
+def test_time_is_up_after_so_many_generations(host, generation, outcome):
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    decisions, found = look(m, trial, log({}, generation=11), generation)
+    assert found == outcome and m.a.levels.found == [None if outcome == 'open' else False] and m.a.last_merge == 0
+    assert [d.gate for d in decisions] == ['low_power_dr'] + ['trial_expired'] * (outcome != 'open')
+
+
+def test_trials_are_limited_and_need_room(host):
+    m = meeting(host, says=rarely_better, **SHORT)
+    on_probation(m)
+    m.a.tried.clear()
+    assert tried(m).outcome == 'gate_check_failed', 'one at a time'
+    m = meeting(host, says=rarely_better, **SHORT)
+    while len(m.population) < m.population.capacity - 1: m.population.birth(rank=2)
+    assert tried(m).outcome == 'gate_check_failed', 'the last seat is for merges'
+    m = meeting(host, says=lambda name, t, i: name == 'host' or name == 'child' and (t.difficulty == 0 or i % 4 == 3) or
+                name == 'o1' and i % 4 == 0, futility=0., **SHORT)
+    assert tried(m).outcome == 'gate_check_failed', 'and hope: it was not above its best parent'
+
+
+def test_the_log_counts_only_what_came_after_the_birth(host):
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    for recent, rows in ((log({'o1': 1., 'o3': 1.}, generation=10), 0), (log({'o1': 1.}, generation=11), 0),
+                         (log({'o2': 1., 'o3': 1.}, generation=11), 0 if trial.numbers()['best'] == 'o1' else 12),
+                         (log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11, n=7), 7)):
+        found = screen(m.a, trial, recent, 12, rng('screen'))
+        assert found[0].numbers['rows'] == rows and found[0].passed == (rows >= 8) == (len(found) == 2)
+
+
+@pytest.mark.parametrize('skill, hope', [({'o1': .5, 'o2': .5, 'o3': 1.}, True), ({'o1': .5, 'o2': .5, 'o3': .5}, True),
+                                         ({'o1': 1., 'o2': 1., 'o3': 0.}, False)])
+def test_the_log_leaves_hope_or_none(host, skill, hope):
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    decision = screen(m.a, trial, log(skill, generation=11, n=24), 12, rng('screen'))[-1]
+    assert decision.gate == 'log_below_threshold' and decision.passed == hope
+    assert decision.numbers['estimate'] == pytest.approx(skill['o3'] - skill['o1'], abs=.1)
+    exams = len(m.a.examiner.exams)
+    look(m, trial, log(skill, generation=11, n=24), 12)
+    assert len(m.a.examiner.exams) == exams + hope, 'without hope nothing is spent'
+
+
+@pytest.mark.parametrize('dead', [['o1'], ['o2'], ['o1', 'o2']])
+def test_the_dead_are_still_there_to_be_beaten(host, dead):
+    "In the very generation of the birth, before anybody had a look at the child"
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    weights = {id: m.population.factors(id) for id in dead}
+    for id in dead:
+        m.a.forget(id, 10)
+        m.population.death(id)
+    m.a.examiner.says = better
+    alive = [id for id in ('o1', 'o2') if id not in dead]
+    decisions, outcome = look(m, trial, log(dict.fromkeys([*alive, 'o3'], 1.), generation=11))
+    assert outcome == 'trial_promoted' and m.a.examiner.exams[-1][0] == ['child', 'o1', 'o2']
+    assert all(same(trial.controls[id], f) for id, f in weights.items())
+    assert decisions[-2].gate == 'low_tokens' and decisions[-2].numbers['tokens'] > 0, 'their estate is in the commons'
+    assert len(decisions) == (4 if trial.numbers()['best'] in alive else 2)
+
+
+def test_parents_are_met_as_they_are_now(host):
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    moved(m.population, 'o1')
+    look(m, trial, log({}, generation=11))
+    assert same(trial.controls['o1'], m.population.factors('o1'))
+
+
+def test_a_look_waits_for_tokens(host):
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    m.a.tokens.spend(['o1', 'o2'], m.a.tokens.held(['o1', 'o2']) - 47, 10)
+    full = log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11)
+    decisions, outcome = look(m, trial, full)
+    assert outcome == 'open' and (decisions[-1].gate, decisions[-1].passed) == ('low_tokens', False)
+    assert decisions[-1].numbers == dict(tokens=47, least=48)
+    m.a.tokens.earn('o3', 1, 11)
+    assert look(m, trial, full)[0][2].passed and m.a.tokens.held(['o1', 'o2', 'o3']) == 0
