@@ -46,7 +46,7 @@ def test_nobody_answered_and_nobody_lives(host):
         facts = m.a.facts(recent)
         assert facts.answers.tolist() == [0, 0] and facts.best.tolist() == ['no family'] * 2
         turns = m.a.nominate(facts, 10, energy=m.energy, solvent=0.)
-        assert set(turns) == {'o1', 'o2'} and all([d.gate for d in steps] == ['no_activity'] for steps in turns.values())
+        assert [d.gate for steps in turns.values() for d in steps] == ['no_activity'] * 2 and set(turns) == {'o1', 'o2'}
     for id in m.population.ids: m.population.death(id)
     facts = m.a.facts(m.recent)
     assert m.a.nominate(facts, 10, energy={}, solvent=0.) == {} == dict(m.a.pair({}, facts, 10, energy={}, price=5.,
