@@ -35,6 +35,7 @@ from .training import MATCHES, Condition, Spent, Trainer
 # %% ../nbs/15_baselines.ipynb #ba2fda60
 _EVERYWHERE, _GOLD = dict(blocks=None), dict(source='gold', blocks=None, tasks=256, copies=1)
 _ALONE = dict(founders=1, capacity=1, economy=dict(ticket=0.), variation=dict(mu=1, offspring=0),
+              assimilation=dict(merges=0),
               curriculum=dict(budget=64., budget_min=64, budget_max=64))
 def _rule(name, step, **more): return PlasticityConfig(rule=name, step=step, **more)
 
@@ -46,7 +47,7 @@ CONDITIONS: dict[str, Condition] = {c.name: c for c in (
     Condition(name='single', source='life', what='one organelle, rule and curriculum of the ecology', changes=_ALONE),
     Condition(name='random_search', source='life', what='a population with selection that does not learn',
               changes=dict(plasticity=dict(rule='none'), curriculum=dict(copies=1), traits=dict(step=.3),
-                           variation=dict(maturity=0))),
+                           variation=dict(maturity=0), assimilation=dict(merges=0))),
     Condition(name='es', source='reward', what='an evolution strategy over one adapter', rank=1, copies=1,
               plasticity=_rule('es', .01, sigma=.2, pairs=16, probe=0.)),
     Condition(name='grpo', source='reward', what='policy gradient by backpropagation, one adapter', rank=4, copies=4,
