@@ -44,16 +44,18 @@ def _significant(wins, losses, alpha: float) -> np.ndarray:
     "Where the usual one-sided test, made for a single look, says yes"
     return wins - losses > -ndtri(alpha) * np.sqrt(wins + losses)
 
-def false_accepts(config: AssimilationConfig, *, streams: int = 2000, shares: Sequence[float] = (.1, .2, .4), # discordant
+def false_accepts(config: AssimilationConfig, *, streams: int = 2000,
+                  shares: Sequence[float] = (.1, .2, .4), # of discordant pairs
                   rng: np.random.Generator) -> pd.DataFrame:
     "Share of streams without any uplift that are accepted at level alpha, a row a share of discordant pairs"
     looks, lines = _looks(config.pairs, config.look), []
     for share in shares:
         wins, losses = _streams(0., share, (streams, config.pairs), rng)
-        ours, naive = log_e_value(wins, losses) >= -math.log(config.alpha), _significant(wins, losses, config.alpha)
+        accepted = {'e-value': log_e_value(wins, losses) >= -math.log(config.alpha),
+                    'naive': _significant(wins, losses, config.alpha)}
         lines.append({'discordant': share, 'streams': streams, 'pairs': config.pairs,
-                      **{f'{who}, every {when}': float(yes[:, at].any(1).mean()) for who, yes in
-                         (('e-value', ours), ('naive', naive)) for when, at in (('look', looks), ('pair', slice(None)))}})
+                      **{f'{who}, every look': yes[:, looks].any(1).mean() for who, yes in accepted.items()},
+                      **{f'{who}, every pair': yes.any(1).mean() for who, yes in accepted.items()}})
     return pd.DataFrame(lines)
 
 # %% ../nbs/18_acceptance.ipynb #7444a6bc
@@ -100,8 +102,9 @@ def samples(config: AssimilationConfig, *, streams: int = 2000, uplift: float = 
     pairs = np.where(over.any(1), over.argmax(1) + 1, math.inf)
     median, late = np.quantile(pairs, [.5, .9], method='higher')
     fixed = power_pairs(planned, discordant, config.alpha)
-    return pd.DataFrame([{'uplift': uplift, 'discordant': discordant, 'streams': streams, 'accepted': over.any(1).mean(),
-                          'median': median, 'ninth decile': late, f'fixed for {planned}': fixed, 'ratio': median / fixed,
+    return pd.DataFrame([{'uplift': uplift, 'discordant': discordant, 'streams': streams,
+                          'accepted': over.any(1).mean(), 'median': median, 'ninth decile': late,
+                          f'fixed for {planned}': fixed, 'ratio': median / fixed,
                           f'fixed for {uplift}': power_pairs(uplift, discordant, config.alpha)}])
 
 # %% ../nbs/18_acceptance.ipynb #9bedfb74
@@ -113,7 +116,7 @@ _DRAWN: dict[str, tuple[float, Callable]] = {   # mean, and (rng, n) -> differen
 
 def coverage(config: AssimilationConfig, *, sequences: int = 500, n: int = 500,
              rng: np.random.Generator) -> pd.DataFrame:
-    "Share of confidence sequences that hold their mean at all n times, a row a distribution, and their width at the end"
+    "Share of confidence sequences that hold their mean at all n times, and their last width; a row a distribution"
     lines = []
     for name, (mean, draw) in _DRAWN.items():
         bounds = np.array([confidence_sequence(draw(rng, n), config.alpha) for _ in range(sequences)])
@@ -178,7 +181,8 @@ def couples(found: Sequence[Pool]) -> pd.DataFrame:
     "A row a pool: shares of right answers, and how often those disagree who are compared"
     return pd.DataFrame([{'couple': p.couple, 'n': len(p.child), 'child': p.child.mean(),
                           'one': p.parents[0].mean(), 'other': p.parents[1].mean(), 'uplift': p.uplift,
-                          'discordant': (p.parents != p.child).mean(), 'twins discordant': (p.parents != p.twins).mean()}
+                          'discordant': (p.parents != p.child).mean(),
+                          'twins discordant': (p.parents != p.twins).mean()}
                          for p in found])
 
 # %% ../nbs/18_acceptance.ipynb #c2d3f36d

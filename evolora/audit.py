@@ -84,8 +84,8 @@ def pooled(table: pd.DataFrame, # of `audit`, or of several of them, one under t
     lines = {}
     for name in COMPARISONS:
         own = table[table[name].notna()]
-        low, high = np.quantile(_again(own, name, resamples, rng), [(1 - level) / 2, (1 + level) / 2]) if len(own) else (
-            np.nan, np.nan)
+        drawn = _again(own, name, resamples, rng) if len(own) else [np.nan]
+        low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         lines[name] = dict(merges=len(own), difference=own[name].mean(), low=low, high=high,
                            better=(own[name] > 0).mean(), shown=(own[f'{name} low'] > 0).mean(),
                            worse=(own[name] < 0).mean())

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['app', 'host_app', 'bench_app', 'run', 'ask', 'tasks', 'sft', 'holdout', 'train', 'measure', 'throughput',
-           'generation', 'memory', 'learning', 'main']
+           'generation', 'memory', 'learning', 'assimilation', 'main']
 
 # %% ../nbs/19_cli.ipynb #3c8b1fa9
 import sys
@@ -320,6 +320,18 @@ def memory(json: _JSON = False, quick: _QUICK = False, out: _OUT = None):
     _publish('memory', [found], benchmarks.memory_targets(found), benchmarks.memory_tables(found), json, out)
 
 # %% ../nbs/19_cli.ipynb #1afc2df0
+def _say(line: str) -> None: print(line, file=sys.stderr, flush=True)
+
+def _made(folder: Path, make) -> ValueError | None:
+    "Make the cells of an experiment; the error, if some of them failed"
+    from evolora.learning import Unfinished
+    if _exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
+    try: make()
+    except Unfinished as e: return e
+    except KeyboardInterrupt:
+        _say(f'stopped; the same command makes the cells that are missing in {folder}')
+        raise typer.Exit(130) from None
+
 @bench_app.command(epilog='Every pair of condition and seed is a cell: a few minutes, and one small file. A second '
                           'call makes the cells that are missing; the table is made from all that are there.')
 def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded',
@@ -339,20 +351,43 @@ def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded
         names, seeds, jobs = ['frozen', 'single'] if conditions == 'all' else names, 1, 1
         settings = lab.Settings(host=host, budget=min(budget, 100.), id=96, ood=96, points=2, probe=48, brittle=16)
     with TemporaryDirectory() as scratch:
-        folder, error = out or (Path(scratch) if quick else Path('runs/learning')), None
-        if _exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
-        try: lab.experiment(names, range(1, seeds + 1), folder, settings, jobs=jobs,
-                            say=lambda line: print(line, file=sys.stderr, flush=True))
-        except lab.Unfinished as e: error = e
-        except KeyboardInterrupt:
-            print(f'stopped; the same command makes the cells that are missing in {folder}', file=sys.stderr)
-            raise typer.Exit(130) from None
+        folder = out or (Path(scratch) if quick else Path('runs/learning'))
+        error = _made(folder, lambda: lab.experiment(names, range(1, seeds + 1), folder, settings, jobs=jobs, say=_say))
         if any((folder / 'cells').glob('*.json')):
             lines = results.table(folder)
             frames = results.for_people(lines)
             _publish('learning', results.as_rows(lines), results.targets(folder, lines), frames, json, None)
             if not quick or out:
                 print(f"written: {', '.join(map(str, results.summarise(folder, lines)))}", file=sys.stderr)
+        if error: raise error
+
+# %% ../nbs/19_cli.ipynb #0f44ffa8
+@bench_app.command(epilog='First simulations and planted nulls, some minutes. Then each seed lives twice, with merges '
+                          'and without, at equal compute: a file for each life, and a second call makes those that '
+                          'are missing.')
+def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded',
+                 seeds: Annotated[int, typer.Option(min=1, help='So many seeds, from 1.')] = 5,
+                 jobs: Annotated[int, typer.Option(min=1, help='Processes, one thread each.')] = 2,
+                 out: Annotated[Path | None, typer.Option(help='A folder: new, or with lives of the same settings. '
+                                                          'Default: runs/assimilation.')] = None):
+    "Are accepted merges real, and are they worth their compute? Takes an hour or so, in pieces."
+    from evolora import twins
+    from evolora.acceptance import Sizes
+    from evolora.host import load_host
+    from evolora.learning import read_cells
+    settings, sizes = twins.Settings(host=host), Sizes()
+    if quick:
+        settings, seeds, jobs = twins.Settings(host=host, generations=12, audit=128, id=96, ood=32), 1, 1
+        sizes = Sizes(late=50, sequences=40, logs=60, merges=10, homes=2, tasks=1000, runs=5)
+    tables = {}
+    with TemporaryDirectory() as scratch:
+        folder = out or (Path(scratch) if quick else Path('runs/assimilation'))
+        def make():
+            tables.update(twins.acceptance(folder, load_host(host, threads=1), sizes, say=_say))
+            twins.experiment(range(1, seeds + 1), folder, settings, jobs=jobs, say=_say)
+        error, cells = _made(folder, make), read_cells(folder)
+        found = twins.report(tables, cells)
+        _publish('assimilation', twins.rows(found), twins.targets(tables, cells), twins.for_people(found), json, None)
         if error: raise error
 
 # %% ../nbs/19_cli.ipynb #d99cfe8a

@@ -28,6 +28,7 @@ from .host import Host, load_host
 from .routing import fit_router
 from .runs import config_hash, write_whole
 from .tasks import ID_CELLS, draw_tasks, task_hashes
+from .training import Condition
 
 # %% ../nbs/18_learning.ipynb #8da4a4cb
 class Settings(BaseModel):
@@ -41,11 +42,12 @@ class Settings(BaseModel):
     probe: int = Field(144, ge=48, description='selection questions at a point')
     brittle: int = Field(64, ge=8, description='questions that are also asked in other words')
 
-def fingerprint(host: Host, settings: Settings, condition: str) -> dict[str, str]:
+def fingerprint(host: Host, settings: BaseModel, condition: Condition | str) -> dict[str, str]:
     "Hashes of all that a cell depends on, but its seed"
+    kind = condition_named(condition) if isinstance(condition, str) else condition
     return task_hashes() | {'host': host.weights_hash(), 'cost': str(COST_VERSION),
                             'settings': config_hash(settings.model_dump()),
-                            'condition': config_hash(condition_named(condition).settings())}
+                            'condition': config_hash(kind.settings())}
 
 def answers_for(host: Host, gflops: float) -> int:
     "Answers to learn from that such a budget pays for: learning costs about one and a half times the answer"

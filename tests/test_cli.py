@@ -9,6 +9,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 import yaml
@@ -422,7 +423,7 @@ def test_help_tells_every_option(say, path, command):
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host train', 'host measure', 'bench', 'bench throughput',
-        'bench generation', 'bench memory', 'bench learning'}
+        'bench generation', 'bench memory', 'bench learning', 'bench assimilation'}
 
 
 # --- training the host
@@ -619,3 +620,53 @@ def test_an_experiment_with_a_failed_cell_prints_the_others(say, brief, monkeypa
     monkeypatch.setattr(learning, 'run_cell', failing)
     code, out, err = say(*experiment('--seeds', 1, '--out', 'cells'))
     assert code == 2 and 'frozen' in out and err.splitlines()[-1].startswith('evolora: 1 of 2 cells failed')
+
+
+# --- merges
+
+@pytest.fixture
+def short(monkeypatch):
+    "Lives and simulations that take a moment"
+    from evolora import acceptance, twins
+    sizes = dict(streams=10, late=10, sequences=2, logs=2, merges=1, homes=2, tasks=1000, runs=1, gates=2)
+    toss = lambda *shape: np.random.default_rng(0).random(shape)
+    made = acceptance.Pool('made up', toss(1000) < .8, toss(2, 1000) < .5, toss(2, 1000) < .5)
+    Lives, Amounts = twins.Settings, acceptance.Sizes
+    monkeypatch.setattr(twins, 'Settings', lambda **how: Lives(**how | dict(generations=2, audit=8, id=24, ood=8)))
+    monkeypatch.setattr(acceptance, 'Sizes', lambda **how: Amounts(**how | sizes))
+    monkeypatch.setattr(acceptance, 'pools', lambda *a, **how: iter([made]))
+
+
+def merging(*more): return ('bench', 'assimilation', '--seeds', 1, '--jobs', 1, *more)
+
+
+def test_the_measurement_of_merges_prints_its_tables_and_goes_on(say, short):
+    code, out, err = say(*merging('--out', 'merges', '--json'))
+    assert code == 0 and '2/2 without-1' in err and 'planted nulls: 1 of 1 runs' in err, err
+    said = json.loads(out)
+    assert (said['name'], set(said)) == ('assimilation', {'name', 'rows', 'targets', 'targets_met'})
+    assert {'Lives', 'Power at the fiftieth gate'} <= {r['table'] for r in said['rows']} and len(said['targets']) == 11
+    assert sorted(disk('merges')) == ['acceptance.json', 'cells', 'cells/with-1.json', 'cells/without-1.json']
+    before = disk('merges')
+    code, out, err = say(*merging('--out', 'merges'))
+    assert code == 0 and disk('merges') == before and '2 of 2 lives are there' in err
+    assert 'the simulations are there' in err and 'Lives' in out and 'Targets' in out and 'not measured' in out
+    refuses(say, *merging('--out', 'merges', '--host', 'nowhere'), says='nowhere')
+    refuses(say, *merging('--out', 'merges/acceptance.json'), says='folder for --out')
+
+
+def test_ctrl_c_keeps_the_finished_lives(say, short, monkeypatch):
+    from evolora import twins
+    real = twins.run_life
+    def pressing(*work):
+        if work[2] == 'without': raise KeyboardInterrupt
+        return real(*work)
+    monkeypatch.setattr(twins, 'run_life', pressing)
+    code, out, err = say(*merging('--out', 'merges'))
+    assert code == 130 and 'the same command makes the cells' in err and 'Traceback' not in err and out == ''
+    assert sorted(disk('merges')) == ['acceptance.json', 'cells', 'cells/with-1.json']
+
+
+def test_a_quick_measurement_of_merges_leaves_nothing(say, short):
+    code, out, err = say('bench', 'assimilation', '--quick')
+    assert code == 0 and 'without-1' in err and 'Targets' in out and not list(Path().iterdir())

@@ -1,0 +1,194 @@
+"""Two lives of one seed: equal compute, one difference, cells that are made once, and targets that say what was found."""
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evolora import learning, twins
+from evolora.acceptance import Sizes
+from evolora.baselines import Life
+from evolora.host import load_host
+from evolora.learning import Unfinished, packed, read_cells
+from evolora.results import crossed
+from evolora.trials import Merge
+from evolora.twins import (LIVES, Settings, acceptance, experiment, for_people, gains, life_named, lives, merges,
+                           report, rows, run_life, targets)
+
+TINY = Settings(generations=3, audit=8, id=24, ood=8)
+
+
+def quiet(*arguments, **how): return experiment(*arguments, jobs=1, say=lambda line: None, **how)
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    "Both lives of a seed, really lived, and a merge that somebody put there"
+    folder, real = tmp_path_factory.mktemp('made'), Life.update
+    def update(self, n=1):
+        real(self, n)
+        if self.condition.name == 'with' and self.updates == 2:
+            own = self.population.factors('o1')
+            self.ecology.merges.append(Merge(1, 'o9', ('o1', 'o2'), 'merge', 'math', 'merged', {},
+                                             {'o1': own, 'o2': own, 'o9': own}, {'o1': own}))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Life, 'update', update)
+        return folder, quiet([1], folder, TINY)
+
+
+def cell(name, seed, right, *, audit=(), tally=None, generations=60):
+    "A cell of a full life, as if it had been lived"
+    paper = {'families': {'math': [int(sum(right)), len(right)]}, 'bits': packed(right)}
+    return dict(condition=name, seed=seed, settings={'generations': generations}, generations=generations, organelles=3,
+                tally=tally or {}, tokens={'earned': 9, 'spent': -6, 'survey': -2}, audit=list(audit), gflops=10.,
+                spent=dict(play=3., learn=4., evidence=2., choose=1.),
+                ways={'routed': dict.fromkeys(('id', 'ood_depth', 'ood_family'), paper)})
+
+
+def audited(wins, losses, event='merged', n=100):
+    gap = (wins - losses) / n
+    return dict(generation=9, event=event, operator='merge', child='o3', parents='o1+o2', niche='math', n=n,
+                **{'admission': gap, 'admission low': gap - .1, 'admission high': gap + .1, 'admission wins': wins,
+                   'admission losses': losses, 'later': None})
+
+
+# --- lives
+
+def test_the_twins_differ_in_one_thing():
+    one, other = (life_named(name).config().model_dump() for name in LIVES)
+    assert one['assimilation'].pop('merges') >= 1 and other['assimilation'].pop('merges') == 0 and one == other
+    with pytest.raises(ValueError, match='out of with, without'): life_named('ecology')
+
+
+def test_the_twins_spend_the_same(made):
+    one, other = made[1]
+    assert [c['condition'] for c in made[1]] == ['with', 'without'] and one['generations'] == 3
+    assert other['budget'] == one['gflops'] and other['gflops'] == pytest.approx(one['gflops'], rel=.05)
+    for c in made[1]: assert c['gflops'] == pytest.approx(sum(c['spent'][k] for k in ('play', 'learn', 'evidence',
+                                                                                    'choose')))
+    assert one['spent']['choose'] == pytest.approx(.05 * one['gflops'], rel=.2)
+
+
+def test_a_merge_is_audited_in_the_cell(made):
+    table = merges(made[1])
+    assert table[['seed', 'child', 'parents', 'event', 'n']].values.tolist() == [[1, 'o9', 'o1+o2', 'merged', 8]]
+    assert (table.admission.item(), table.greedy.item()) == (0, 0) and table.later.isna().all()
+    assert table.dtypes['later low'] == float
+
+
+def test_cells_are_made_once_and_not_mixed(made, tmp_path):
+    folder, cells = made
+    before = {p.name: p.stat().st_mtime_ns for p in (folder / 'cells').iterdir()}
+    said = []
+    assert experiment([1], folder, TINY, jobs=1, say=said.append) == cells and said == ['2 of 2 lives are there']
+    assert {p.name: p.stat().st_mtime_ns for p in (folder / 'cells').iterdir()} == before
+    with pytest.raises(ValueError, match='another settings'): quiet([1], folder, TINY.model_copy(update={'ood': 16}))
+    assert read_cells(folder) == cells
+
+
+def test_a_cell_of_another_experiment_is_refused(made, tmp_path):
+    (tmp_path / 'cells').mkdir()
+    (tmp_path / 'cells' / 'local-1.json').write_text(json.dumps(made[1][0] | {'condition': 'local'}))
+    with pytest.raises(ValueError, match="out of with, without, got 'local'"): quiet([1], tmp_path, TINY)
+
+
+@pytest.mark.parametrize('name, budget', [('with', 9.), ('without', None)])
+def test_only_a_life_without_merges_has_a_budget(tmp_path, name, budget):
+    with pytest.raises(ValueError, match='expected a budget for a life without merges'):
+        run_life(tmp_path, TINY, name, 1, budget)
+
+
+def test_a_life_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
+    def failing(folder, settings, name, seed, budget, say):
+        if (name, seed) == ('with', 2): raise ValueError('gone')
+        made = cell(name, seed, [1, 0]) | dict(format=1, hashes={}, budget=budget, seconds=0.)
+        learning.write_whole(folder / 'cells' / f'{name}-{seed}.json', json.dumps(made))
+        return made
+    monkeypatch.setattr(twins, 'run_life', failing)
+    with pytest.raises(Unfinished, match='2 of 6 lives are missing.*with-2: gone'): quiet([1, 2, 3], tmp_path, TINY)
+    assert [p.stem for p in sorted((tmp_path / 'cells').iterdir())] == ['with-1', 'with-3', 'without-1', 'without-3']
+
+
+# --- the simulations
+
+def test_the_simulations_are_kept_and_not_mixed(tmp_path, monkeypatch):
+    host, calls = load_host('embedded', threads=1), []
+    def measure(*arguments, **how):
+        calls.append(1)
+        return {'merges': pd.DataFrame({'rule': ['ties'], 'largest': [math.nan]})}
+    monkeypatch.setattr(twins, 'measure', measure)
+    first = acceptance(tmp_path, host, Sizes(runs=2), say=lambda line: None)
+    again = acceptance(tmp_path, host, Sizes(runs=2), say=lambda line: None)
+    assert calls == [1] and again['merges'].rule.tolist() == ['ties'] == first['merges'].rule.tolist()
+    assert again['merges'].largest.isna().all()
+    with pytest.raises(ValueError, match='tables of these settings'):
+        acceptance(tmp_path, host, Sizes(runs=3), say=lambda line: None)
+
+
+# --- what they say
+
+def test_gains_are_paired():
+    one, other = np.array([[1, 1, 0, 1], [1, 0, 1, 1]]), np.array([[1, 0, 0, 1], [0, 0, 1, 1]])
+    cells = [cell('with', s, r) for s, r in enumerate(one)] + [cell('without', s, r) for s, r in enumerate(other)]
+    row = gains([*cells, cell('with', 7, [1, 1, 1, 1])]).iloc[0]
+    assert (row.holdout, row.seeds, row.estimate) == ('ID', 2, .25)
+    assert (row.low, row.high) == crossed(one - other, ['math'] * 4)[1:]
+    assert gains(cells[:2]).empty and gains([cells[0], cells[3]]).empty
+
+
+def test_a_line_a_life():
+    table = lives([cell('without', 2, [1, 0]), cell('with', 2, [1, 1], tally={'merged': 4, 'trial_promoted': 1})])
+    assert table.life.tolist() == ['with', 'without'] and table.merged.tolist() == [4, 0]
+    assert table['tokens spent'].tolist() == [8, 8] and table.ID.tolist() == [1, .5]
+
+
+FULL = [cell('with', 1, [1] * 20, tally={'merged': 6}, audit=[audited(40, 10), audited(10, 11, 'trial_promoted')]),
+        cell('with', 2, [1] * 20, tally={'merged': 4}, audit=[audited(50, 10), audited(50, 10, 'trial_promoted')]),
+        cell('without', 1, [1] * 10 + [0] * 10), cell('without', 2, [1] * 20)]
+
+
+def test_targets_of_lives():
+    said = {t['name']: (t['measured'], t['met']) for t in targets({}, FULL)}
+    assert said['strict merges in the median run'] == (5, True)
+    assert said['promoted children worse than their best parent, of 2'] == (.5, False)
+    assert said['with − without merges, ID, equal GFLOPs'] == (.25, True)
+    assert said['merged child − best parent, fresh questions, lower bound'][1] is True
+
+
+def test_targets_of_simulations():
+    simulated = {'nulls': pd.DataFrame({'e-value, every look': [.01, .02], 'e-value, every pair': [.04, .06],
+                                        'naive, every look': [.3, .3]}),
+                 'power': pd.DataFrame({'power': [.9], 'uplift': .1, 'pairs': 1000}),
+                 'planted': pd.DataFrame({'rule': ['e-LOND', 'naive'], 'FDR': [.01, .2]}),
+                 'samples': pd.DataFrame({'ratio': [.3]}),
+                 'logs': pd.DataFrame({'model': ['right', 'right', 'wrong', 'wrong'], 'bias': [.1, -.3, .2, 9.],
+                                       'propensities': ['right', 'wrong'] * 2, 'mc_se': .1}),
+                 'sequences': pd.DataFrame({'coverage': [.97, .94]}),
+                 'merges': pd.DataFrame({'largest': [1e-7, 2e-7]})}
+    found = targets(simulated, [])
+    assert [t['measured'] for t in found] == [.06, .9, .01, .3, pytest.approx(3), .94, 2e-7, None, None, None, None]
+    assert [t['met'] for t in found] == [False, True, True, True, False, False, True] + [None] * 4
+    assert 'uplift 0.1, 1,000 pairs' in found[1]['name']
+
+
+def test_short_lives_are_no_measurement():
+    short = [c | {'settings': {'generations': 12}} for c in FULL]
+    assert {t['met'] for t in targets({}, short)} == {None} and len(targets({}, [])) == 11
+
+
+def test_every_number_is_json_and_people_get_less():
+    found = report({'merges': pd.DataFrame({'rule': ['ties'], 'largest': [2e-7]})}, FULL)
+    assert json.loads(json.dumps(rows(found), allow_nan=False)) == rows(found)
+    assert {r['table'] for r in rows(found)} == set(found) and rows(found)[0]['largest'] == 2e-7
+    shown = for_people(found)
+    assert shown['Merges in ΔW against dense matrices'].largest.tolist() == ['2.0e-07']
+    assert shown['Audits'].admission[0] == '+0.300 [+0.200, +0.400]' and shown['Audits'].later[0] == '–'
+    assert shown['With − without, at equal GFLOPs'].columns.tolist() == ['holdout', 'seeds', 'estimate']
+    assert 'evidence' not in shown['Lives'] and 'evidence' in shown['Bills of these lives, GFLOPs']
+    assert report({}, []) == {} == for_people({})
+
+
+def test_a_table_of_one_row_stands_upright():
+    shown = twins._narrow(pd.DataFrame([dict.fromkeys('abcdefg', 1.5)]))
+    assert shown.columns.tolist() == ['what', 'value'] and shown.value.tolist() == ['1.500'] * 7
