@@ -370,7 +370,7 @@ def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embe
                  jobs: Annotated[int, typer.Option(min=1, help='Processes, one thread each.')] = 2,
                  out: Annotated[Path | None, typer.Option(help='A folder: new, or with lives of the same settings. '
                                                           'Default: runs/assimilation.')] = None):
-    "Are accepted merges real, and are they worth their compute? Takes an hour or so, in pieces."
+    "Are accepted merges real, and are they worth their compute? Takes about half an hour, in pieces."
     from evolora import twins
     from evolora.acceptance import Sizes
     from evolora.host import load_host

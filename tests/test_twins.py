@@ -1,4 +1,4 @@
-"""Two lives of one seed: equal compute, one difference, cells that are made once, and targets that say what was found."""
+"""Two lives of one seed: equal compute, one difference, cells made once, and targets that say what was found."""
 import json
 import math
 
