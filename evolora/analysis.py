@@ -68,7 +68,8 @@ def _guessing(episodes: pd.DataFrame) -> float:
 
 def _compute(generations: pd.DataFrame) -> dict[str, float]:
     "Drift, and GFLOPs a generation"
-    flops = {f'GFLOPs, {k}': np.mean([g.get(k, 0.) for g in generations['gflops']]) for k in ('play', 'learn', 'teach', 'gate')}
+    parts = ('play', 'learn', 'teach', 'gate')
+    flops = {f'GFLOPs, {k}': np.mean([g.get(k, 0.) for g in generations['gflops']]) for k in parts}
     return {'drift, nats a token': generations['drift'].mean()} | flops
 
 def summary(data: RunData, *, window: int = 5) -> pd.DataFrame:
