@@ -58,7 +58,7 @@ GATES: dict[str, Gate] = {g.name: g for g in (
     Gate('probe_failed', 'does the child pay elsewhere for what it gains?', 'difference', '>=', 'margin',
          'has a child that differs from {best} by {difference:+.2f} on other cells, {margin:+.2f} expected'),
     Gate('low_power_dr', 'do the logs say anything?', 'rows', '>=', 'least',
-         'has {rows} logged answers in its rarest cell, {least} expected'),
+         'has {rows} logged answers in the cell that is known best, {least} expected'),
     Gate('log_below_threshold', 'do the logs leave hope?', 'high', '>=', 'worth',
          'is logged at {estimate:+.2f} against {best}, at most {high:+.2f}'),
     Gate('uplift_below_threshold', 'is it worth going on?', 'outlook', '>=', 'futility',

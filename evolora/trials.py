@@ -216,9 +216,11 @@ def screen(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int,
     counts = own.groupby(['generation', 'family', 'depth', 'organelle']).size().unstack(fill_value=0)
     both = counts.reindex(columns=[trial.id, best], fill_value=0)
     both = both[(both > 0).all(axis=1)]
-    rows = int(both.groupby(['family', 'depth']).sum().to_numpy().min()) if len(both) else 0
-    enough = judge('low_power_dr', trial.id, generation, partners=partners, rows=rows, least=_LEAST_ROWS)
+    known = both.groupby(['family', 'depth']).transform('sum').min(axis=1)      # of a cell: answers of the rarer one
+    enough = judge('low_power_dr', trial.id, generation, partners=partners, least=_LEAST_ROWS,
+                   rows=int(known.max()) if len(known) else 0)
     if not enough.passed: return [enough]
+    both = both[known >= _LEAST_ROWS]       # a stray answer elsewhere says nothing, and holds up nothing
     share = both.div(both.sum(axis=1), axis=0).add_prefix('p:')
     log = own.merge(share, left_on=['generation', 'family', 'depth'], right_index=True)
     found = aipw(log, trial.id, best, covariates=(), least=_LEAST_ROWS, rng=rng)

@@ -1,5 +1,6 @@
 """A child is made of its parents, tested against both on fresh questions, and every end closes what it opened."""
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -289,12 +290,25 @@ def test_the_log_counts_only_what_came_after_the_birth(host):
     trial = on_probation(m)
     for recent, rows in ((log({'o1': 1., 'o3': 1.}, generation=10), 0), (log({'o1': 1.}, generation=11), 0),
                          (log({'o2': 1., 'o3': 1.}, generation=11), 0 if trial.numbers()['best'] == 'o1' else 12),
-                         (log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11, n=7), 7)):
+                         (log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11, n=7), 7), (log({}, generation=11), 0)):
         found = screen(m.a, trial, recent, 12, rng('screen'))
         assert found[0].numbers['rows'] == rows and found[0].passed == (rows >= 8) == (len(found) == 2)
 
 
 @pytest.mark.parametrize('skill, hope', [({'o1': .5, 'o2': .5, 'o3': 1.}, True), ({'o1': .5, 'o2': .5, 'o3': .5}, True),
+def test_a_stray_answer_holds_up_no_look(host):
+    "One cell in which both are known is enough; of the others nothing is said"
+    m = meeting(host, says=rarely_better, **SHORT)
+    trial = on_probation(m)
+    known = log({'o1': .5, 'o2': .5, 'o3': 1.}, generation=11, n=24, cells=CELLS[:1])
+    stray = pd.concat([log({'o1': 1., 'o2': 1.}, generation=11, n=30, cells=CELLS[1:2]),
+                       log({'o3': 0.}, generation=11, n=1, cells=CELLS[1:2])])
+    alone, both, nothing = (screen(m.a, trial, recent, 12, rng('screen')) for recent in (
+        known, pd.concat([known, stray]), stray))
+    assert both == alone and both[0].numbers['rows'] == 24 and both[1].passed
+    assert len(nothing) == 1 and nothing[0].numbers['rows'] == 1
+
+
                                          ({'o1': 1., 'o2': 1., 'o3': 0.}, False)])
 def test_the_log_leaves_hope_or_none(host, skill, hope):
     m = meeting(host, says=rarely_better, **SHORT)
