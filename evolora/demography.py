@@ -135,7 +135,8 @@ def _reproduce(self: Demography, parents: pd.DataFrame, best: dict[str, str], ge
     rng, price = self.rng('parents'), self.ledger.config.newborn_energy + self.reserve
     for i in range(min(self.config.offspring, self.capacity - len(self.population))):
         adult = generation - parents.born >= self.config.maturity
-        able = parents[adult & np.array([self.ledger.balance(id) >= price for id in parents.index])]
+        able = adult & np.array([self.ledger.balance(id) >= price for id in parents.index])
+        able = parents[able & ~parents.index.isin(list(self.assimilation.trials))]  # a stipend is for no children
         if not len(able): break
         child = self._conceive(able, best, rng, self.rng('variation', i))
         one = self.population.birth(child.factors, generation=generation, **child.birth)

@@ -220,6 +220,19 @@ def test_selection_judges_nobody_on_probation(host):
     assert lived(e, 1)[0].row['alive'] == 2
 
 
+def test_nobody_has_children_on_a_stipend(host):
+    e, _, trial = with_trial(host, variation=VariationConfig(mu=9, offspring=2, maturity=0))
+    for id in e.population.ids:
+        if id != trial.id: e.demography.bury(id, 0, 'test')
+    e.ledger.grant(trial.id, 9., 'stipend', 0)
+    e.assimilation.examiner.says = equal
+    assert e.step().row['births'] == 0 and trial.id in e.assimilation.trials
+    e.assimilation.examiner.says = better
+    record = e.step()
+    assert record.row['gates']['trial_promoted'] == 1 and record.row['births'] > 0, 'who is promoted may have them'
+    assert {tuple(r['parents']) for r in record.lineage if r['event'] == 'birth'} == {(trial.id,)}
+
+
 def test_when_everybody_dies_every_gate_is_closed(host):
     e, _, trial = with_trial(host)
     for id in e.population.ids:
