@@ -221,8 +221,7 @@ def _assimilate(self: Ecology, tasks: list[Task], answers: Answers | None,
             trial.id = self._admit(trial, tried.outcome)
             turns[couple[0]].append(event(tried.outcome, couple[0], now, partners=couple[1:], child=trial.id,
                                           **trial.numbers()))
-    waiting = [t for t in a.trials.values() if t.since < now and t.id not in self._bankrupt]
-    for trial in waiting: turns[trial.id] = self._probation(trial)
+    for trial in [t for t in a.trials.values() if t.since < now]: turns[trial.id] = self._probation(trial)
     self.relief = a.relief(now, floor=self.config.economy.floor, roi_gate=self.config.economy.roi_gate)
     return [d for steps in turns.values() for d in turn(steps)], taught
 
@@ -254,6 +253,9 @@ def _look_back(self: Ecology) -> None:
 def _probation(self: Ecology, trial) -> list[Decision]:
     "Another generation on probation: a stipend, a look, and perhaps the end of it"
     a, now = self.assimilation, self.generation
+    if trial.id in self._bankrupt:      # its burial closes the test
+        return [event('trial_expired', trial.id, now, partners=trial.child.parents, needed=1 / trial.level,
+                      **trial.numbers())]
     self.ledger.grant(trial.id, self.config.assimilation.stipend, 'stipend', now)
     decisions, outcome = probation(a, trial, self.demography.recent, now, luck=self._gate_luck,
                                    rng=lambda purpose: self.rng(f'probation {purpose}', trial.id))

@@ -202,7 +202,10 @@ def test_a_bankrupt_child_is_not_promoted_and_its_gate_closes(host):
     e.ledger._strikes[trial.id] = e.config.economy.grace - 1
     record = e.step()
     assert deaths([record]) == {trial.id: 'bankrupt'} and e.assimilation.levels.found == [False]
-    assert not [d for d in record.decisions if d.organelle == trial.id] and not record.merges
+    (end,) = [d for d in record.decisions if d.organelle == trial.id]
+    assert (end.gate, end.final, end.partners) == ('trial_expired', True, trial.child.parents) and not record.merges
+    assert record.row['gates']['trial_expired'] == 1 and replay(rows([record], 'gates')) == []
+    assert not [r for r in record.ledger if r['account'] == 'stipend'], 'who is out is given nothing'
     no_trace(e, trial.id)
     assert set(trial.child.parents) <= {*e.population.ids}
 
@@ -298,8 +301,9 @@ def test_all_books_agree_in_every_generation(host, life):
         assert (r['births'], r['deaths'], r['alive']) == (events['birth'], events['death'], len(ids))
         assert len(ids) <= e.config.capacity and set(e.ledger.balances) == ids
         assert {*a.tried, *a.skill} <= ids and set(a.tokens.balances) <= ids | {COMMONS}
-        assert sum(x['account'] == 'stipend' for x in record.ledger) == len([d for d in {
-            d.organelle for d in record.decisions} if d in old])
+        broke = {x['organelle'] for x in record.lineage if x['event'] == 'death' and x['reason'] == 'bankrupt'}
+        assert sum(x['account'] == 'stipend' for x in record.ledger) == len(old - broke)
+        assert {d.organelle for d in record.decisions if d.organelle in old} == old
         # cooldowns
         for d in record.decisions:
             if d.gate != 'low_tokens' or d.organelle in old: continue
