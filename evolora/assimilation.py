@@ -8,7 +8,7 @@ __all__ = ['AssimilationConfig', 'Assimilation']
 # %% ../nbs/09_assimilation.ipynb #4f2ad692
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -32,7 +32,7 @@ class AssimilationConfig(BaseModel):
     "When organelles merge, and what it takes to believe that it helped"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     merges: int = _knob(0, 'couples that may be tested in a generation; 0 switches assimilation off', ge=0)
-    wait: int = _knob(4, 'generations that an organelle waits after its birth, and between two attempts', ge=0)
+    wait: int = _knob(4, 'generations that an organelle waits after its birth, and between two tests', ge=0)
     scores: int = _knob(8, 'different tasks that an organelle must have met in its best family', ge=1)
     suitors: int = _knob(4, 'others that the foremost is compared with', ge=1, le=7)
     survey: int = _knob(24, 'questions by which they are compared in each family', ge=4)
@@ -78,7 +78,7 @@ class Assimilation:
         self.config, self.population, self.examiner, self.window = config, population, examiner, window
         self.cells, self.families = list(cells), list(dict.fromkeys(c.family for c in cells))
         self.tokens, self.levels = Tokens(config.token_cap), ELond(config.alpha)
-        self.tried: dict[str, int] = {}             # organelle: generation of its last attempt
+        self.tried: dict[str, int] = {}             # organelle: generation of its last test
         self.skill: dict[str, dict] = {}            # organelle: family: (share of right answers away from home, when)
         self.pool: dict[str, deque] = {}            # cell: verified answers, as prompt and token ids
         self.beginning: dict[str, list[int]] = {}   # family: its first answers, and how many of them were right
@@ -123,7 +123,7 @@ def facts(self: Assimilation, recent: pd.DataFrame, # answers: organelle, family
                          low=float(wilson(int(here.success.sum()), len(here))[0]))
             if not best['tasks'] or found['low'] - found['others'] > best['low'] - best['others']: best = found
         rows[one.id] = dict(answers=len(own), own=own.groupby('family').success.mean().to_dict(), **best)
-    return pd.DataFrame.from_dict(rows, orient='index')
+    return pd.DataFrame.from_dict(rows, orient='index', columns=['answers', 'own', 'best', 'tasks', 'low', 'others'])
 
 # %% ../nbs/09_assimilation.ipynb #2d620928
 @patch
@@ -165,48 +165,60 @@ def survey(self: Assimilation, who: Sequence[str], generation: int, *, rng: Call
 
 @patch
 def promise(self: Assimilation, one: str, two: str, facts: pd.DataFrame) -> float:
-    "The uplift over the better of two, if their child is as good as the better one in each family; 0 if unknown"
+    "The uplift over the better of two, if their child is as good as the better one in each family; -1 if unknown"
     union = [f for f in self.families if f in self.home(one) or f in self.home(two)]
     def share(id, family):
         at_home = facts.own[id].get(family) if family in self.home(id) else None
         return self.skill.get(id, {}).get(family, (math.nan, 0))[0] if at_home is None else at_home
     table = np.array([[share(id, f) for f in union] for id in (one, two)])
-    return float(table.max(0).mean() - table.mean(1).max()) if np.isfinite(table).all() else 0.
+    return float(table.max(0).mean() - table.mean(1).max()) if np.isfinite(table).all() else -1.
 
 # %% ../nbs/09_assimilation.ipynb #488034ef
 @patch
+def _niche(self: Assimilation, id: str) -> str:
+    "An organelle's niche; in a world of one family it is that of all"
+    return joined([self.population[id].traits.niche], self.families)
+
+@patch
+def _suitable(self: Assimilation, foremost: Sequence[str]) -> list[tuple[str, str]]:
+    "Pairs of which neither niche holds the other, and whose child would not be in the niche of an earlier merge"
+    niche = {id: self._niche(id) for id in foremost}
+    held = {self._niche(o.id) for o in self.population if o.operator in ('merge', 'expert')}
+    return [(x, y) for i, x in enumerate(foremost) for y in foremost[i + 1:]
+            if joined([niche[x], niche[y]], self.families) not in {niche[x], niche[y], *held}]
+
+# %% ../nbs/09_assimilation.ipynb #07a998ca
+@patch
 def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFrame, generation: int, *,
          energy: dict[str, float], price: float, # of a child
-         rng: Callable[[str], np.random.Generator], luck: Callable[[Task], int]) -> list[tuple[str, str]]:
-    "Couples of those who are ready, the most promising first; their decisions are added to the turns"
-    c, taken, couples, best = self.config, set(), [], {}
+         rng: Callable[[str], np.random.Generator], luck: Callable[[Task], int]) -> Iterator[tuple[str, str]]:
+    "Couples of those who are ready, the most promising first; a turn that ends at low tokens or power takes nobody"
+    c, taken = self.config, set()
     def ask(gate, id, partners=(), **numbers):
         turns[id].append(judge(gate, id, generation, partners=partners, **numbers))
         return turns[id][-1].passed
-    ready = [id for id, steps in turns.items() if steps[-1].passed]
-    plain = lambda niche: joined([niche], self.families)         # in a world of one family its niche is that of all
-    niche, lead = {id: plain(self.population[id].traits.niche) for id in ready}, facts.low - facts.others
-    first = {niche[id]: id for id in sorted(ready, key=lambda id: lead[id])}
-    ready = [id for id in ready if ask('second_in_niche', id, low=float(lead[id]), first=float(lead[first[niche[id]]]),
-                                       best=first[niche[id]])]
+    ready, lead = [id for id, steps in turns.items() if steps[-1].passed], facts.low - facts.others
+    first = {self._niche(id): id for id in sorted(ready, key=lambda id: lead[id])}
+    ready = [id for id in ready if ask('second_in_niche', id, best=first[self._niche(id)],
+                                       low=float(lead[id]), first=float(lead[first[self._niche(id)]]))]
     foremost = sorted(ready, key=lambda id: -lead[id])[:c.suitors + 1]
-    held = {plain(o.traits.niche) for o in self.population if o.operator in ('merge', 'expert')}
-    fits = [(x, y) for i, x in enumerate(foremost) for y in foremost[i + 1:]
-            if joined([niche[x], niche[y]], self.families) not in {niche[x], niche[y], *held}]
+    fits = self._suitable(foremost)
     self.survey([id for id in foremost if any(id in f for f in fits)], generation, rng=rng, luck=luck)
-    for promise, x, y in sorted(((self.promise(x, y, facts), x, y) for x, y in fits), key=lambda p: p[0]):
-        best |= {x: (promise, y), y: (promise, x)}
-    for id in sorted(foremost, key=lambda id: -best.get(id, (-1.,))[0]):
-        promise, other = best.get(id, (-1., 'nobody'))       # nobody promises less than anybody
-        if id in taken or not ask('no_partner', id, promise=promise, worth=c.worth, best=other,
-                                  fits=sum(id in f for f in fits)): continue
-        busy = c.merges if other in taken else len(couples)
-        if not ask('merge_limit', id, [other], taken=busy, limit=c.merges): continue
+    promised = sorted(((self.promise(x, y, facts), x, y) for x, y in fits), key=lambda p: -p[0])
+    def best(id): # promise, partner, and how many there were
+        full = len(taken) // 2 >= c.merges      # then the taken count too: it is the limit that stops the others
+        free = [(p, y if x == id else x) for p, x, y in promised if id in (x, y) and (full or not taken & {x, y})]
+        return (*free[0], len(free)) if free else (-1., 'nobody', 0)    # nobody promises less than anybody
+    while foremost := [id for id in foremost if id not in taken]:
+        id = max(foremost, key=lambda id: best(id)[0])
+        foremost.remove(id)
+        promise, other, among = best(id)
+        if not ask('no_partner', id, promise=promise, worth=c.worth, best=other, fits=among): continue
+        if not ask('merge_limit', id, [other], taken=len(taken) // 2, limit=c.merges): continue
         left = energy[id] + energy[other] - price
         if not ask('reserve_active', id, [other], left=left, reserve=c.reserve): continue
-        couples.append((id, other))
-        taken |= {id, other}
-    return couples
+        yield id, other
+        if turns[id][-1].gate not in ('low_tokens', 'low_power'): taken |= {id, other}
 
 # %% ../nbs/09_assimilation.ipynb #27e06515
 @patch

@@ -186,7 +186,6 @@ def attempt(a: Assimilation, couple: tuple[str, str], generation: int, *, plasti
             rng: Callable[[str], np.random.Generator], luck: Callable[[Task], int]) -> Attempt:
     "Make the child of a couple, and send it through the gates that cost answers"
     c, s = a.config, _Sitting(a, couple, generation, rng, luck)
-    for id in couple: a.tried[id] = generation
     each, tokens = 1 + len(couple), a.tokens.held(couple)
     first = 2 * c.canary + each * (c.look + (c.probe if s.away else 0))
     if not s.judge('low_tokens', tokens=tokens, least=first): return Attempt(s.decisions, 'low_tokens')
@@ -194,6 +193,7 @@ def attempt(a: Assimilation, couple: tuple[str, str], generation: int, *, plasti
                   most=max(c.look, min(c.pairs, c.look + (tokens - first) // each)))
     if not s.judge('low_power', uplift=c.uplift, level=a.levels.level, pairs=plan.pairs, power=plan.power,
                    least=c.least_power): return Attempt(s.decisions, 'low_power')
+    a.tried |= dict.fromkeys(couple, generation)        # to be turned away before costs nothing, not even time
     child = conceive(a, couple, plasticity, lows, rng('child'))
     s.who['child'] = child.factors
     if not _harmless(s): return Attempt(s.decisions, s.decisions[-1].gate, None, child.gflops)

@@ -66,8 +66,8 @@ def log(skill, *, generation, n=12, cells=CELLS, tasks=None):
 
 
 def meeting(host, *, niches=FAMILIES[:2], says=better, tokens=600, energy=20., price=5., generation=10, answers=12,
-            others=0, cells=CELLS, **knobs):
-    "Specialists who solve everything at home, with energy, tokens, and a script for what they are asked"
+            others=0, cells=CELLS, weaker=None, **knobs):
+    "Specialists who solve everything at home (one may solve half), with energy, tokens, and a script for exams"
     population = Population(host, capacity=8, max_rank=4, blocks=1)
     for i, niche in enumerate(niches):
         moved(population, population.birth(rank=2, traits=Traits(niche=niche), rng=stream(i)).id)
@@ -75,16 +75,21 @@ def meeting(host, *, niches=FAMILIES[:2], says=better, tokens=600, energy=20., p
     a = Assimilation(config, population, cells, Script(population, says))
     a.beginning = {f: [64, others] for f in a.families}
     for id in population.ids: a.tokens.earn(id, tokens, 0)
-    recent = log({o.id: {o.traits.niche: 1.} for o in population}, generation=generation, n=answers, cells=cells)
+    skill = {o.id: {o.traits.niche: .5 if o.id == weaker else 1.} for o in population}
+    recent = log(skill, generation=generation, n=answers, cells=cells)
     return SimpleNamespace(a=a, population=population, generation=generation, price=price, recent=recent,
                            facts=a.facts(recent), energy=dict.fromkeys(population.ids, energy),
                            plasticity=Plasticity(population, PlasticityConfig(rule='local', probe=0.)))
 
 
+def paired(m, turns):
+    return m.a.pair(turns, m.facts, m.generation, energy=m.energy, price=m.price, rng=rng, luck=luck)
+
+
 def couples(m):
-    "The free gates and the survey: turns and couples"
+    "The free gates and the survey: turns, and couples as if each of them began a test"
     turns = m.a.nominate(m.facts, m.generation, energy=m.energy, solvent=.3)
-    return turns, m.a.pair(turns, m.facts, m.generation, energy=m.energy, price=m.price, rng=rng, luck=luck)
+    return turns, list(paired(m, turns))
 
 
 def tried(m, couple=('o1', 'o2')):
@@ -93,9 +98,10 @@ def tried(m, couple=('o1', 'o2')):
 
 def decided(m):
     "All decisions of a generation in which nobody is on probation, and what the couples came to"
-    turns, found = couples(m)
-    attempts = [tried(m, couple) for couple in found]
-    for couple, made in zip(found, attempts): turns[couple[0]] += made.decisions
+    turns, attempts = m.a.nominate(m.facts, m.generation, energy=m.energy, solvent=.3), []
+    for couple in paired(m, turns):
+        attempts.append(tried(m, couple))
+        turns[couple[0]] += attempts[-1].decisions
     return [d for steps in turns.values() for d in turn(steps)], attempts
 
 

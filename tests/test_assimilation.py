@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from couples import (CELLS, FAMILIES, SHORT, couples, decided, log, luck, meeting, on_probation,
-                     rarely_better, rng, tried)
+                     rarely_better, rng, tried, worse)
 from evolora.assimilation import Assimilation, AssimilationConfig
 from evolora.economy import EconomyConfig, Ledger
 from evolora.evidence import wilson
@@ -49,8 +49,8 @@ def test_nobody_answered_and_nobody_lives(host):
         assert [d.gate for steps in turns.values() for d in steps] == ['no_activity'] * 2 and set(turns) == {'o1', 'o2'}
     for id in m.population.ids: m.population.death(id)
     facts = m.a.facts(m.recent)
-    assert m.a.nominate(facts, 10, energy={}, solvent=0.) == {} == dict(m.a.pair({}, facts, 10, energy={}, price=5.,
-                                                                                 rng=rng, luck=luck))
+    assert m.a.nominate(facts, 10, energy={}, solvent=0.) == {} and not facts.size
+    assert list(m.a.pair({}, facts, 10, energy={}, price=5., rng=rng, luck=luck)) == []
 
 
 def test_one_alone_finds_nobody(host):
@@ -92,12 +92,21 @@ def test_who_is_on_probation_is_no_nominee(host):
 
 
 @pytest.mark.parametrize('wait', [0, 2, 5])
-def test_an_attempt_is_followed_by_a_pause(host, wait):
-    m = meeting(host, wait=wait, tokens=20)
-    assert tried(m).outcome == 'low_tokens', 'even one that cost nothing'
+def test_a_test_is_followed_by_a_pause(host, wait):
+    m = meeting(host, wait=wait, says=worse)
+    assert tried(m).outcome == 'canary_failed'
     for later in range(7):
         turns = m.a.nominate(m.facts, 10 + later, energy=m.energy, solvent=0.)
         assert all(('cooldown' == steps[-1].gate) == (later < wait) for steps in turns.values())
+
+
+@pytest.mark.parametrize('gate, knobs', [('low_tokens', dict(tokens=20)),
+                                         ('low_power', dict(uplift=.05, least_power=.9))])
+def test_who_is_turned_away_before_the_test_need_not_wait(host, gate, knobs):
+    m = meeting(host, wait=5, **knobs)
+    assert tried(m).outcome == gate and not m.a.tried and not m.a.examiner.exams
+    turns = m.a.nominate(m.facts, 11, energy=m.energy, solvent=0.)
+    assert all(steps[-1].passed for steps in turns.values())
 
 
 def test_numbers_can_be_written_down(host):
@@ -107,17 +116,27 @@ def test_numbers_can_be_written_down(host):
 
 # --- surveys and promises
 
-def surveyed(m): m.a.survey('o1', ['o2'], m.generation, rng=rng, luck=luck)
+def surveyed(m): m.a.survey(m.population.ids, m.generation, rng=rng, luck=luck)
 
 
-def test_a_survey_asks_each_at_the_home_of_the_other_and_the_nominee_pays(host):
+def test_a_survey_asks_each_at_the_home_of_the_other_and_each_pays(host):
     m = meeting(host)
     surveyed(m)
     asked = {(who[0], tasks[0].family, len(who), len(tasks)) for who, tasks, _ in m.a.examiner.exams}
     assert asked == {('o1', 'string.sort', 1, 8), ('o2', 'math', 1, 8)}
-    assert m.a.tokens.balances == {'o1': 600 - 16, 'o2': 600}
+    assert m.a.tokens.balances == {'o1': 600 - 8, 'o2': 600 - 8}
+    assert [(r['organelle'], r['tokens']) for r in m.a.tokens.drain() if r['reason'] == 'survey'] == [('o2', -8),
+                                                                                                      ('o1', -8)]
     assert {stream_of(t) for _, tasks, _ in m.a.examiner.exams for t in tasks} == {'gate'}
     assert m.a.skill == {'o1': {'string.sort': (0., 10)}, 'o2': {'math': (0., 10)}}
+
+
+def test_strangers_to_a_family_sit_one_exam_together(host):
+    m = meeting(host, niches=['math', 'string.sort', 'math+logic.bool'])
+    surveyed(m)
+    asked = {tasks[0].family: who for who, tasks, _ in m.a.examiner.exams}
+    assert asked == {'math': ['o2'], 'string.sort': ['o1', 'o3'], 'logic.bool': ['o1', 'o2']}, 'nobody sits it at home'
+    assert all(len({t.family for t in tasks}) == 1 for _, tasks, _ in m.a.examiner.exams)
 
 
 def test_what_is_known_is_not_asked_again_until_it_is_old(host):
@@ -128,12 +147,18 @@ def test_what_is_known_is_not_asked_again_until_it_is_old(host):
         assert len(m.a.examiner.exams) == exams
 
 
-@pytest.mark.parametrize('tokens, exams, promise', [(7, 0, 0.), (15, 1, 0.), (16, 2, .5)])
+@pytest.mark.parametrize('tokens, exams, promise', [((7, 7), 0, -1.), ((8, 7), 1, -1.), ((7, 8), 1, -1.),
+                                                    ((8, 8), 2, .5)])
 def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, exams, promise):
-    m = meeting(host, tokens=tokens)
+    m = meeting(host, tokens=0, worth=0.)
+    for id, n in zip(m.population.ids, tokens): m.a.tokens.earn(id, n, 0)
     surveyed(m)
     assert len(m.a.examiner.exams) == exams and m.a.promise('o1', 'o2', m.facts) == promise
-    assert m.a.tokens.balances['o1'] == tokens - 8 * exams
+    assert [m.a.tokens.balances[id] for id in m.population.ids] == [n % 8 for n in tokens], 'no debts for others'
+    turns, found = couples(m)
+    assert bool(found) == (exams == 2), 'what nobody knows is no couple, even where any promise is enough'
+    stops = {(d.gate, d.numbers['promise']) for steps in turns.values() for d in steps if not d.passed}
+    assert stops == (set() if found else {('no_partner', -1.)})
 
 
 def test_the_commons_pay_for_who_has_nothing(host):
@@ -152,7 +177,7 @@ def test_a_promise_is_the_best_of_both_in_each_family(host):
     m.a.skill['o2'] = {'math': (1., 9)}
     assert m.a.promise('o1', 'o2', m.facts) == 0., 'who is better in both needs nobody'
     del m.a.skill['o1']
-    assert m.a.promise('o1', 'o2', m.facts) == 0., 'what is not known is no promise'
+    assert m.a.promise('o1', 'o2', m.facts) == -1., 'what is not known is no promise'
 
 
 # --- couples
@@ -189,32 +214,90 @@ def test_tests_of_a_generation_are_limited(host, merges, found):
     pairs = [(d.organelle, *d.partners) for d in decisions if d.gate == 'reserve_active']
     assert len(attempts) == len(pairs) == found and len({id for pair in pairs for id in pair}) == 2 * found
     assert tally(decisions)['merge_limit'] == max(4 - 2 * found, 0) and m.a.levels.found == [True] * found
+    limits = [d.numbers for d in decisions if d.gate == 'merge_limit']
+    assert all(n['taken'] < found or n['taken'] == merges for n in limits), 'it says how many tests were taken'
 
 
-def test_who_stands_out_most_comes_first(host):
+UNEVEN = {'o1': {'math': .5}, 'o2': {'string.sort': .75}, 'o3': {'logic.bool': 1.}, 'o4': {'word.count': .6}}
+
+
+def known(m, **others):
+    "Nobody can do anything away from home but these: o1_math=.5"
+    away = {id: dict.fromkeys(FAMILIES, (0., m.generation)) for id in m.population.ids}
+    for name, share in others.items():
+        id, family = name.split('_')
+        away[id][next(f for f in FAMILIES if f.startswith(family))] = share, m.generation
+    m.a.skill = away
+
+
+def test_who_promises_most_comes_first(host):
     m = meeting(host, niches=FAMILIES)
-    m.facts = m.a.facts(log({'o1': {'math': .5}, 'o2': {'string.sort': .75}, 'o3': {'logic.bool': 1.},
-                             'o4': {'word.count': .6}}, generation=9))
+    m.facts = m.a.facts(log(UNEVEN, generation=9))
     turns, (couple,) = couples(m)
-    assert couple == ('o3', 'o2'), 'the nominee, and the suitor that promises most'
-    assert [len(turns[id]) for id in m.population.ids] == [6, 5, 8, 6]
+    assert couple == ('o3', 'o2'), 'of a couple the one that stands out more has the turn'
+    assert [len(turns[id]) for id in m.population.ids] == [8, 6, 9, 8]
+    assert {turns[id][-1].gate for id in ('o1', 'o4')} == {'merge_limit'}
+    m = meeting(host, niches=FAMILIES)
+    m.facts = m.a.facts(log(UNEVEN, generation=9))
+    known(m, o2_logic=.75, o3_string=.75)
+    assert m.a.promise('o3', 'o2', m.facts) == 0., 'those who can the same gain nothing'
+    assert couples(m)[1] == [('o3', 'o4')]
+
+
+def test_whose_best_partner_is_taken_takes_the_next(host):
+    m = meeting(host, niches=FAMILIES, merges=2)
+    m.facts = m.a.facts(log(UNEVEN, generation=9))
+    assert couples(m)[1] == [('o3', 'o2'), ('o4', 'o1')]
+    m = meeting(host, niches=FAMILIES[:3], merges=2)
+    turns, found = couples(m)
+    assert found == [('o1', 'o2')] and turns['o3'][-1].gate == 'no_partner'
+    assert turns['o3'][-1].numbers == dict(promise=-1., worth=.1, best='nobody', fits=0), 'nobody is left for it'
+
+
+def test_who_is_turned_away_leaves_its_place_to_the_next(host):
+    m = meeting(host, niches=FAMILIES, tokens=0)
+    m.facts = m.a.facts(log(UNEVEN, generation=9))
+    known(m)
+    m.a.tokens.earn('o4', 300, 0)
+    decisions, attempts = decided(m)
+    assert [made.outcome for made in attempts] == ['low_tokens', 'low_tokens', 'merged']
+    assert [d.organelle for d in decisions if d.gate == 'low_tokens' and d.passed] == ['o4']
+    assert tally(decisions) == {'low_tokens': 2, 'ready': 1, 'merge_limit': 1}
+
+
+@pytest.mark.parametrize('weaker, second', [('o3', 'o3'), ('o1', 'o1')])
+def test_only_the_first_of_a_niche_is_considered(host, weaker, second):
+    m = meeting(host, niches=['math', 'string.sort', 'math'], weaker=weaker)
+    turns, (couple,) = couples(m)
+    assert [id for id, steps in turns.items() if not steps[-1].passed] == [second] not in couple
+    stop = turns[second][-1]
+    found = stop.numbers
+    assert stop.gate == 'second_in_niche' and found['best'] in couple and found['low'] < found['first']
+    assert not any(second in who for who, _, _ in m.a.examiner.exams), 'and nobody else is asked'
+
+
+def test_equals_of_a_niche_are_both_the_first(host):
+    turns, found = couples(meeting(host, niches=['math', 'string.sort', 'math']))
+    assert found == [('o1', 'o2')] and all(steps[5].passed for steps in turns.values())
 
 
 def test_suitors_are_few(host):
     m = meeting(host, niches=FAMILIES, suitors=1)
-    couples(m)
+    turns, _ = couples(m)
     assert {len(who) for who, _, _ in m.a.examiner.exams} == {1} and len(m.a.examiner.exams) == 2
-    with pytest.raises(ValidationError, match='suitors'): AssimilationConfig(suitors=9)
+    assert [steps[-1].gate for steps in turns.values()].count('second_in_niche') == 3, 'the partner, and two not asked'
+    with pytest.raises(ValidationError, match='suitors'): AssimilationConfig(suitors=8)
 
 
-def test_eight_suitors_find_a_seat(host):
-    population = Population(host, capacity=9, max_rank=4, blocks=1)
-    for i in range(9): population.birth(rank=2, traits=Traits(niche='string.sort' if i else 'math'))
-    a = Assimilation(AssimilationConfig(merges=1, suitors=8, survey=4), population, CELLS,
+def test_all_suitors_find_a_seat(host):
+    population = Population(host, capacity=8, max_rank=4, blocks=1)
+    for i in range(8): population.birth(rank=2, traits=Traits(niche='string.sort' if i else 'math'))
+    a = Assimilation(AssimilationConfig(merges=1, suitors=7, survey=4), population, CELLS,
                      Examiner(population, max_new_tokens=2))
-    a.tokens.earn('o1', 400, 0)
-    a.survey('o1', population.ids[1:], 3, rng=rng, luck=luck)
-    assert set(a.skill) == set(population.ids) and a.examiner.bill['answers'] == 36 == 400 - a.tokens.balances['o1']
+    for id in population.ids: a.tokens.earn(id, 4, 0)
+    a.survey(population.ids, 3, rng=rng, luck=luck)
+    assert set(a.skill) == set(population.ids) and a.examiner.bill['answers'] == 8 * 4
+    assert not any(a.tokens.balances.values())
 
 
 # --- what evidence costs, and what a drought changes

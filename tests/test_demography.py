@@ -80,15 +80,15 @@ def test_a_merged_child_lives_and_is_nobody_else(host):
     assert {a['family'] for a in second.episodes if a['organelle'] == child.id} <= set(child.traits.niche.split('+'))
 
 
-def test_the_richer_parent_pays_for_the_child(host):
+def test_parents_pay_for_the_child_by_their_wealth(host):
     e = ecology(host, world(), tokens=400)
     record = e.step()
     (merge,) = record.merges
-    paid = [r for r in record.ledger if r['reason'] == 'birth' and r['amount'] < 0]
-    assert len(paid) == 1 and paid[0]['amount'] == -2. and paid[0]['organelle'] in merge.parents
+    paid = {r['organelle']: -r['amount'] for r in record.ledger if r['reason'] == 'birth' and r['amount'] < 0}
     before = {id: next(r['balance'] for r in reversed(record.ledger) if r['organelle'] == id and r['reason'] != 'birth')
               for id in merge.parents}
-    assert paid[0]['organelle'] == max(before, key=before.get) and e.ledger.balance(merge.child) == 2.
+    assert paid == pytest.approx({id: 2. * held / sum(before.values()) for id, held in before.items()})
+    assert len(set(before.values())) == 2 and e.ledger.balance(merge.child) == pytest.approx(2.)
 
 
 @pytest.mark.parametrize('absorb', [False, True])
@@ -167,14 +167,18 @@ def no_trace(e, id):
 def test_a_child_that_proves_itself_is_promoted(host, absorb):
     e, _, trial = with_trial(host, merging=dict(absorb=absorb))
     e.assimilation.examiner.says = better
-    record, a = e.step(), e.assimilation
+    records, a = [e.step()], e.assimilation
+    while a.trials: records.append(e.step())        # until its log is long enough for a look
+    record = records[-1]
     (merge,) = record.merges
+    assert len(records) <= 3 and {r.row['births'] for r in records} == {0}, 'it was born before'
     assert record.row['gates']['trial_promoted'] == 1 and a.levels.found == [True] and a.trials == {}
     assert (merge.event, merge.child) == ('trial_promoted', trial.id)
     assert set(merge.factors) == {trial.id, *trial.child.parents}
-    assert trial.id in e.population and record.row['births'] == 0, 'it was born before'
-    assert deaths([record]) == (dict.fromkeys(trial.child.parents, f'absorbed by {trial.id}') if absorb else {})
-    assert [r['amount'] for r in record.ledger if r['account'] == 'stipend'] == [2.] and e.ledger.audit().balanced
+    absorbed = dict.fromkeys(trial.child.parents, f'absorbed by {trial.id}')
+    assert trial.id in e.population and deaths(records) == (absorbed if absorb else {})
+    stipends = [r['amount'] for r in rows(records, 'ledger') if r['account'] == 'stipend']
+    assert stipends == [2.] * len(records) and e.ledger.audit().balanced
     e.step()
     assert not [r for r in e.history[-1].ledger if r['account'] == 'stipend'], 'who is promoted lives on its own'
 
@@ -306,7 +310,7 @@ def test_all_books_agree_in_every_generation(host, life):
         assert {d.organelle for d in record.decisions if d.organelle in old} == old
         # cooldowns
         for d in record.decisions:
-            if d.gate != 'low_tokens' or d.organelle in old: continue
+            if d.gate != 'canary_failed': continue      # the first gate of a test
             for id in (d.organelle, *d.partners):
                 assert generation - last.get(id, -99) >= c.wait
                 last[id] = generation

@@ -132,8 +132,9 @@ def test_a_record_of_another_version_is_an_error():
 LOSER = {'o3': 0., 'o1': 1., 'o2': 1.}      # o3 is the child
 STOPS = {
     'no_activity': dict(answers=0), 'cooldown': dict(generation=1), 'insufficient_scores': dict(answers=7),
-    'no_best_cell': dict(others=64), 'low_energy': dict(energy=.1), 'merge_limit': dict(niches=FAMILIES),
-    'no_partner': dict(niches=['math', 'math']), 'reserve_active': dict(energy=6.), 'low_tokens': dict(tokens=20),
+    'no_best_cell': dict(others=64), 'second_in_niche': dict(niches=['math', 'string.sort', 'math'], weaker='o3'),
+    'low_energy': dict(energy=.1), 'merge_limit': dict(niches=FAMILIES),
+    'no_partner': dict(niches=['math', 'math']), 'reserve_active': dict(energy=3.), 'low_tokens': dict(tokens=20),
     'low_power': dict(uplift=.05, least_power=.9), 'canary_failed': dict(says=forgetful),
     'probe_failed': dict(says=narrow),
     'uplift_below_threshold': dict(says=equal), 'gate_check_failed': dict(says=rarely_better, trials=0, **SHORT),

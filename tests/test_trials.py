@@ -116,7 +116,8 @@ def test_every_end_leaves_the_books_in_order(host, end):
     m = meeting(host, **ENDS[end])
     before, held = {id: m.population.factors(id) for id in m.population.ids}, dict(m.a.tokens.balances)
     made = tried(m)
-    assert isinstance(made, Attempt) and made.outcome == end and m.a.tried == {'o1': 10, 'o2': 10}
+    assert isinstance(made, Attempt) and made.outcome == end
+    assert m.a.tried == ({} if end in ('low_tokens', 'low_power') else {'o1': 10, 'o2': 10}), 'no test, no pause'
     # gates of the stream are closed, or open on probation
     opened = made.trial is not None
     assert m.a.levels.found == ([{'merged': True, 'trial_created': None}.get(end, False)] if opened else [])
@@ -295,7 +296,6 @@ def test_the_log_counts_only_what_came_after_the_birth(host):
         assert found[0].numbers['rows'] == rows and found[0].passed == (rows >= 8) == (len(found) == 2)
 
 
-@pytest.mark.parametrize('skill, hope', [({'o1': .5, 'o2': .5, 'o3': 1.}, True), ({'o1': .5, 'o2': .5, 'o3': .5}, True),
 def test_a_stray_answer_holds_up_no_look(host):
     "One cell in which both are known is enough; of the others nothing is said"
     m = meeting(host, says=rarely_better, **SHORT)
@@ -309,6 +309,7 @@ def test_a_stray_answer_holds_up_no_look(host):
     assert len(nothing) == 1 and nothing[0].numbers['rows'] == 1
 
 
+@pytest.mark.parametrize('skill, hope', [({'o1': .5, 'o2': .5, 'o3': 1.}, True), ({'o1': .5, 'o2': .5, 'o3': .5}, True),
                                          ({'o1': 1., 'o2': 1., 'o3': 0.}, False)])
 def test_the_log_leaves_hope_or_none(host, skill, hope):
     m = meeting(host, says=rarely_better, **SHORT)
