@@ -38,7 +38,7 @@ class AssimilationConfig(BaseModel):
     survey: int = _knob(24, 'questions by which they are compared in each family', ge=4)
     worth: float = _knob(.1, 'promised uplift below which no child is made', ge=0, le=1)
     reserve: float = _knob(2., 'energy that a couple keeps after a birth, and that never buys tokens', ge=0)
-    income: float = _knob(.25, 'share of the energy above the reserve that becomes tokens in a generation', ge=0, le=1)
+    income: float = _knob(.15, 'share of the energy above the reserve that becomes tokens in a generation', ge=0, le=1)
     token_price: float = _knob(.3, 'energy for one token, which buys one answer', gt=0)
     token_cap: int = _knob(2000, 'most tokens in one hand', ge=0)
     alpha: float = _knob(.05, 'share of false ones among all accepted merges', gt=0, lt=1)
@@ -53,7 +53,7 @@ class AssimilationConfig(BaseModel):
     probe: int = _knob(32, 'tasks from the cells of neither parent', ge=8)
     margin: float = _knob(.15, 'most that a child may lose on those', ge=0, le=1)
     rule: Literal['linear', 'fisher', 'ties'] = _knob('linear', 'how weights are merged, see `merging`')
-    expert: float = _knob(.25, "probability that a child is taught on its parents' verified answers instead", ge=0,
+    expert: float = _knob(.1, "probability that a child is taught on its parents' verified answers instead", ge=0,
                           le=1)
     pool: int = _knob(48, 'verified answers that are kept of each cell', ge=1)
     lessons: int = _knob(4, 'updates that teach such a child', ge=1)
@@ -64,7 +64,7 @@ class AssimilationConfig(BaseModel):
     audit: int = _knob(8, 'generations after which the weights of a merge are kept again, for an audit', ge=1)
     stall: int = _knob(6, 'generations without a merge after which the economy relaxes by a step', ge=1)
     floor_step: float = _knob(2., 'by which the floor of top-ups rises in a step, energy', ge=0)
-    floor_max: float = _knob(12., 'highest floor', ge=0)
+    floor_max: float = _knob(6., 'highest floor', ge=0)
     roi_gate_step: float = _knob(.1, 'by which the ROI that a top-up asks for falls in a step', ge=0)
     roi_gate_min: float = _knob(0., 'lowest of these', ge=0)
 
