@@ -80,6 +80,7 @@ class Assimilation:
         self.tokens, self.levels = Tokens(config.token_cap), ELond(config.alpha)
         self.tried: dict[str, int] = {}             # organelle: generation of its last test
         self.skill: dict[str, dict] = {}            # organelle: family: (share of right answers away from home, when)
+        self.surveyed: dict[str, int] = {}          # question of a survey: generation; what nominates is no evidence
         self.pool: dict[str, deque] = {}            # cell: verified answers, as prompt and token ids
         self.beginning: dict[str, list[int]] = {}   # family: its first answers, and how many of them were right
         self.trials: dict = {}                      # child on probation: its `trials.Trial`
@@ -158,6 +159,7 @@ def survey(self: Assimilation, who: Sequence[str], generation: int, *, rng: Call
         asked = [id for id in who if hosts and id not in hosts and unknown(id) and self.tokens.held([id]) >= n]
         if not asked: continue
         tasks = fresh([c for c in self.cells if c.family == family], n, rng(f'survey {family}'), seen=set())
+        self.surveyed |= {t.id: generation for t in tasks}
         right = self.examiner.ask({id: self.population.factors(id) for id in asked}, tasks, luck)
         for id in asked:
             self.tokens.spend([id], len(tasks), generation, 'survey')

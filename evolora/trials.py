@@ -114,7 +114,8 @@ class _Sitting:
     "An attempt under way: who is asked, what was decided, who pays"
     def __init__(self, a: Assimilation, couple: tuple[str, str], generation: int, rng: Callable, luck: Callable):
         self.a, self.couple, self.generation, self.rng, self.luck = a, couple, generation, rng, luck
-        self.decisions, self.seen, self.looks = [], set(), 0
+        self.decisions, self.looks = [], 0
+        self.seen = {id for id, when in a.surveyed.items() if generation - when < a.window}
         self.who = {id: a.population.factors(id) for id in couple} | {'host': None}
         self.home = [c for c in a.cells if any(c.family in a.home(id) for id in couple)]
         self.away = [c for c in a.cells if c not in self.home]

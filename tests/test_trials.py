@@ -1,4 +1,6 @@
 """A child is made of its parents, tested against both on fresh questions, and every end closes what it opened."""
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,7 @@ from evolora.host import tiny_host
 from evolora.plasticity import Plasticity, PlasticityConfig
 from evolora.randomness import stream
 from evolora.tasks import stream_of
-from evolora.trials import Attempt, conceive, probation, screen
+from evolora.trials import Attempt, _Sitting, conceive, probation, screen
 
 
 @pytest.fixture(scope='module')
@@ -358,3 +360,10 @@ def test_a_look_waits_for_tokens(host):
     assert decisions[-1].numbers == dict(tokens=47, least=48)
     m.a.tokens.earn('o3', 1, 11)
     assert look(m, trial, full)[0][2].passed and m.a.tokens.held(['o1', 'o2', 'o3']) == 0
+
+
+def test_what_nominated_a_couple_is_no_evidence_for_it():
+    "Questions of a recent survey are not asked again by the test; old ones may be"
+    a = SimpleNamespace(population=SimpleNamespace(factors=lambda id: None), cells=[], window=10,
+                        surveyed={'new': 20, 'old': 5}, home=lambda id: [])
+    assert _Sitting(a, ('o1', 'o2'), 21, None, None).seen == {'new'}
