@@ -159,7 +159,8 @@ def survey(self: Assimilation, who: Sequence[str], generation: int, *, rng: Call
         asked = [id for id in who if hosts and id not in hosts and unknown(id) and self.tokens.held([id]) >= n]
         if not asked: continue
         tasks = fresh([c for c in self.cells if c.family == family], n, rng(f'survey {family}'), seen=set())
-        self.surveyed |= {t.id: generation for t in tasks}
+        recent = {id: when for id, when in self.surveyed.items() if generation - when < self.window}
+        self.surveyed = recent | {t.id: generation for t in tasks}
         right = self.examiner.ask({id: self.population.factors(id) for id in asked}, tasks, luck)
         for id in asked:
             self.tokens.spend([id], len(tasks), generation, 'survey')
