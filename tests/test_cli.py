@@ -27,6 +27,7 @@ from evolora.tasks import grade, read_tasks, stream_of
 from evolora.training import Trainer
 
 SMALL = dict(founders=4, capacity=6, cells=['string.sort:1', 'math:1'], max_new_tokens=3, reserve=0.,
+             assimilation=dict(merges=1),
              economy=dict(founder_energy=20., newborn_energy=2.), curriculum=dict(budget=4., budget_max=4),
              variation=dict(mu=4, offspring=2))
 GENERATIONS = 3

@@ -393,7 +393,7 @@ def test_a_winter_is_harder_to_be_solvent_in(host):
 
 
 def test_a_drought_shows_in_the_record(host):
-    e = ecology(host, world(merging=dict(stall=2, floor_step=3.)), says=equal)
+    e = ecology(host, world(merging=dict(stall=2, floor_step=3., floor_max=12.)), says=equal)
     relief = [(r.row['floor'], r.row['roi_gate']) for r in lived(e, 5)]
     assert relief == [(1., 1.), (1., 1.), (4., .9), (4., .9), (7., .8)]
 
