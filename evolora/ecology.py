@@ -225,6 +225,7 @@ def _assimilate(self: Ecology, tasks: list[Task], answers: Answers | None,
     self.relief = a.relief(now, floor=self.config.economy.floor, roi_gate=self.config.economy.roi_gate)
     return [d for steps in turns.values() for d in turn(steps)], taught
 
+# %% ../nbs/12_ecology.ipynb #f666f83a
 @patch
 def _admit(self: Ecology, trial, outcome: str) -> str:
     "The child of a finished test is born: for good, or on probation"

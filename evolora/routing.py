@@ -79,6 +79,7 @@ def _successes(answers: pd.DataFrame, tasks: list[Task], who: list[str | None]) 
         raise ValueError(f"expected {right.size} answers, got {len(answers)}; everyone() asks for all")
     return right
 
+# %% ../nbs/14_routing.ipynb #87789f09
 def _advantage(right: np.ndarray, families: list[str], niches: list[list[str]]) -> float:
     "How much more organelles solve at home than elsewhere, beyond what everybody solves there and they usually do"
     known = list(dict.fromkeys(families))
@@ -88,6 +89,7 @@ def _advantage(right: np.ndarray, families: list[str], niches: list[list[str]]) 
     if at_home.all() or not at_home.any(): return 0.
     return max(float(rest[at_home].mean() - rest[~at_home].mean()), 0.)
 
+# %% ../nbs/14_routing.ipynb #7559b2aa
 def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
                answers: pd.DataFrame | None = None, # of everyone() on these tasks, if at hand
                host: bool = False, # may the bare host be chosen, too?
