@@ -8,6 +8,7 @@ __all__ = ['ROWS', 'NEW', 'alternate', 'workload', 'settlers', 'useful_flops', '
            'generation_targets', 'memory_targets', 'report', 'throughput_tables', 'generation_tables', 'memory_tables']
 
 # %% ../nbs/18_benchmarks.ipynb #8f10a01e
+import operator
 import re
 import resource
 import statistics
@@ -316,10 +317,13 @@ def memory(generations: int = 1000, chunks=(512, 2048, 8192, 32768), tick: Calla
                 ratio=found[generations] / found[early], forward=forward)
 
 # %% ../nbs/18_benchmarks.ipynb #6d6a1279
+_RELATIONS = {'>=': operator.ge, '<=': operator.le, '>': operator.gt}
+
 def target(name: str, wanted: str, measured: float | None) -> dict:
-    "A line of the table of targets; `wanted` reads like '>= 2'"
-    bound, measured = float(wanted[2:]), None if measured is None else float(measured)
-    met = None if measured is None else measured >= bound if wanted[0] == '>' else measured <= bound
+    "A line of the table of targets; `wanted` reads like '>= 2', '<= 2' or '> 0'"
+    relation, bound = wanted.split()
+    measured = None if measured is None else float(measured)
+    met = None if measured is None else _RELATIONS[relation](measured, float(bound))
     return dict(name=name, target=wanted, measured=measured, met=met)
 
 def throughput_targets(lines: list[dict]) -> list[dict]:

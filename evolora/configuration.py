@@ -46,6 +46,11 @@ class EcologyConfig(BaseModel):
     plasticity: PlasticityConfig = PlasticityConfig()
     assimilation: AssimilationConfig = AssimilationConfig()
 
+    @property
+    def seats(self) -> int:
+        "Organelles up to which there are ordinary births; the other seats are kept for children on probation"
+        return max(1, self.capacity - self.assimilation.trials) if self.assimilation.merges else self.capacity
+
     @model_validator(mode='after')
     def _agree(self):
         for cell in self.cells: Cell.parse(cell)

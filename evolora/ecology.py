@@ -55,7 +55,7 @@ class Ecology:
         self.assimilation = Assimilation(config.assimilation, self.population, list(self.cells.values()), examiner,
                                          window=config.memory)
         self.demography = Demography(config.variation, self.population, self.ledger, self.curriculum, self.plasticity,
-                                     self.assimilation, rng=self.rng, capacity=config.capacity, reserve=config.reserve,
+                                     self.assimilation, rng=self.rng, capacity=config.seats, reserve=config.reserve,
                                      memory=config.memory)
         self.history: list[Generation] = []
         self.merges: list[Merge] = []           # with their weights, for an audit; kept in memory only

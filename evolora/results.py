@@ -148,10 +148,6 @@ def as_rows(lines: pd.DataFrame) -> list[dict]:
             for row in lines.to_dict('records')]
 
 # %% ../nbs/18_results.ipynb #f06fd315
-def _above(name: str, low: float | None) -> dict:
-    "An interval that must lie above 0"
-    return target(name, '> 0', low) | {'met': None if low is None else low > 0}
-
 def targets(folder: str | Path, lines: pd.DataFrame | None = None) -> list[dict]:
     "The targets of the experiment and what was measured; None where a condition is missing"
     results, lines = Results(read_cells(folder)), table(folder) if lines is None else lines
@@ -171,13 +167,13 @@ def targets(folder: str | Path, lines: pd.DataFrame | None = None) -> list[dict]
     alone = [gap('ecology', 'specialists', part).low for part in ('ID', 'OOD')]
     return [
         target('ecology − frozen, ID', '>= 0.2', gain.estimate),
-        _above('ecology − frozen, ID, lower bound', gain.low),
+        target('ecology − frozen, ID, lower bound', '> 0', gain.low),
         target("ecology's share of the gain of sft, ID", '>= 0.9', share('ecology', 'sft')),
         target('ecology − frozen, the family that gains least', '>= 0', least),
         *(target(f'ecology − {name} above 0, ID, Holm p', '<= 0.05', p.get(name))
           for name in ('single', 'random_search', 'es')),
         target("the local rule's share of the gain of backprop, equal answers", '>= 0.95', share('local', 'backprop')),
-        _above('ecology − specialists, ID or OOD, lower bound', None if None in alone else max(alone)),
+        target('ecology − specialists, ID or OOD, lower bound', '> 0', None if None in alone else max(alone)),
         target('ecology − sft, ID', '>= -0.05', gap('ecology', 'sft', 'ID').estimate),
         target('ecology − sft, OOD', '>= 0.1', gap('ecology', 'sft', 'OOD').estimate),
         target('families not trained, ecology ÷ frozen', '>= 0.95', ratio('new families')),

@@ -149,13 +149,14 @@ def _harmless(s: _Sitting) -> bool:
     return s.judge('probe_failed', difference=difference, margin=-c.margin, best=best)
 
 # %% ../nbs/09_trials.ipynb #1af0c80e
-def _test(s: _Sitting, tests: dict[str, PairedTest]) -> None:
-    "Look until both parents are beaten, or hope or pairs run out; what is seen of the parents is remembered"
+def _test(s: _Sitting, tests: dict[str, PairedTest], today: int) -> None:
+    "Look until both parents are beaten, or hope or today's pairs run out; what is seen of the parents is remembered"
     known: dict[tuple[str, str], list] = {}
     while all(t.verdict() in ('accept', 'continue') for t in tests.values()):
         waiting = [id for id, t in tests.items() if t.verdict() == 'continue']
         if not waiting: break
-        left = min(tests[id].most - tests[id].pairs for id in waiting)
+        left = min(min(tests[id].most, today) - tests[id].pairs for id in waiting)
+        if left <= 0: break
         tasks, right = s.ask(['child', *waiting], min(s.a.config.look, left), s.home)
         if not tasks: break
         for id in waiting:
@@ -164,6 +165,10 @@ def _test(s: _Sitting, tests: dict[str, PairedTest]) -> None:
                 if t.family not in s.a.home(id): known.setdefault((id, t.family), []).append(ok)
     for (id, family), seen in known.items():
         if len(seen) >= s.a.config.survey: s.a.skill.setdefault(id, {})[family] = float(np.mean(seen)), s.generation
+
+def _room(a: Assimilation) -> bool:
+    "Whether another child may live on probation; the last seat is for merges"
+    return len(a.trials) < a.config.trials and len(a.population) < a.population.capacity - 1
 
 def _concluded(s: _Sitting, trial: Trial) -> Attempt:
     "A merge, a trial, or nothing"
@@ -174,8 +179,7 @@ def _concluded(s: _Sitting, trial: Trial) -> Attempt:
         s.a.levels.close(trial.gate, trial.e)
         s.a.last_merge = s.generation
         return Attempt(s.decisions, 'merged', trial, gflops)
-    room = len(s.a.trials) < c.trials and len(s.a.population) < s.a.population.capacity - 1     # one seat is for merges
-    if not stopped and room and numbers['uplift'] > 0:
+    if not stopped and _room(s.a) and numbers['uplift'] > 0:
         # Still open: the same tests go on while the child lives on probation.
         for t in trial.tests.values(): t.most += c.probation * c.look
         return Attempt(s.decisions[:-1], 'trial_created', trial, gflops)
@@ -200,7 +204,7 @@ def attempt(a: Assimilation, couple: tuple[str, str], generation: int, *, plasti
     if not _harmless(s): return Attempt(s.decisions, s.decisions[-1].gate, None, child.gflops)
     gate, level = a.levels.open()
     tests = {id: PairedTest(level, most=plan.pairs, least=c.look, futility=c.futility) for id in couple}
-    _test(s, tests)
+    _test(s, tests, c.sitting if _room(a) else plan.pairs)
     if found := [t.discordant for t in tests.values() if t.pairs]:
         a.discordant += .2 * (float(np.mean(found)) - a.discordant)
     controls = {id: s.who[id] for id in couple}     # a parent may die before the first look on probation

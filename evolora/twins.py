@@ -23,14 +23,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from .adapters import read_json
 from .acceptance import Sizes, measure
 from .audit import COMPARISONS, audit, pooled
-from .baselines import _CHOOSING, Life, Trained, _choose, exams, train
+from .baselines import CHOOSING, Life, Trained, choose_within, exams, train
 from .benchmarks import target
 from .configuration import load_config
 from .gates import EVENTS, GATES
 from .host import Host, load_host
 from .learning import Unfinished, each, fingerprint, known_cells, marks
 from .randomness import stream
-from .results import Results, _above, as_rows, crossed
+from .results import Results, as_rows, crossed
 from .runs import config_hash, write_whole
 from .training import Condition
 
@@ -67,7 +67,7 @@ def _lived(host: Host, settings: Settings, seed: int, say: Callable[[str], None]
         if life.updates % 10 == 0: say(f"with-{seed}: generation {life.updates} of {settings.generations}, "
                                        f"{tally['merged']} merges, {life.spent.gflops:.0f} GFLOPs")
     trained = Trained(host, life.condition, seed, life.population, life.spent)
-    _choose(trained, life.spent.gflops * _CHOOSING / (1 - _CHOOSING), 'flops')
+    choose_within(trained, life.spent.gflops * CHOOSING / (1 - CHOOSING), 'flops')
     ecology, done = life.ecology, count(1)
     table = audit(life.population, ecology.merges, list(ecology.cells.values()), n=settings.audit, seed=seed,
                   max_new_tokens=ecology.config.max_new_tokens, rows=ecology.config.batch,
@@ -159,14 +159,18 @@ def lives(cells: Sequence[dict]) -> pd.DataFrame:
                       'tokens spent': -sum(c['tokens'].get(why, 0) for why in ('spent', 'survey')), **accuracy})
     return pd.DataFrame(lines)
 
+_WAYS = ('routed', 'best')       # who answers: the first is what the target is about
+
 def gains(cells: Sequence[dict]) -> pd.DataFrame:
     "With minus without on the holdout, paired by seed and question; empty where no seed has both lives"
     results, lines = Results(cells), []
-    for part, kinds in _KINDS.items() if set(results.cells) == set(LIVES) else ():
-        gap, seeds = results.gap('with', 'without', kinds)
-        if seeds: lines.append({'holdout': part, 'seeds': len(seeds),
-                                **crossed(gap, results.labels(kinds))._asdict()})
-    return pd.DataFrame(lines, columns=['holdout', 'seeds', 'estimate', 'low', 'high'])
+    both = set.intersection(*(set(results.cells.get(name, ())) for name in LIVES))
+    for part, kinds in _KINDS.items() if both else ():
+        for way in _WAYS:
+            gap = results.right('with', kinds, way, both) - results.right('without', kinds, way, both)
+            lines.append({'holdout': part, 'who answers': way, 'seeds': len(both),
+                          **crossed(gap, results.labels(kinds))._asdict()})
+    return pd.DataFrame(lines, columns=['holdout', 'who answers', 'seeds', 'estimate', 'low', 'high'])
 
 def merges(cells: Sequence[dict]) -> pd.DataFrame:
     "The audits of all lives, a row a merge"
@@ -206,7 +210,7 @@ def targets(tables: dict[str, pd.DataFrame], cells: Sequence[dict]) -> list[dict
     return [*_simulated(tables),
             target('strict merges in the median run', '>= 5',
                    np.median([c['tally'].get('merged', 0) for c in own]) if own else None),
-            _above('merged child − best parent, fresh questions, lower bound', low),
+            target('merged child − best parent, fresh questions, lower bound', '> 0', low),
             target(f'promoted children worse than their best parent, of {len(promoted)}',
                    f"<= {load_config('ecology').assimilation.alpha}",
                    (promoted.admission < 0).mean() if len(promoted) else None),

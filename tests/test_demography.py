@@ -163,6 +163,12 @@ def no_trace(e, id):
     assert not any(id in book for book in books)
 
 
+def test_ordinary_births_leave_seats_for_probation():
+    one = EcologyConfig(capacity=6, variation=dict(mu=4), assimilation=dict(merges=1, trials=2))
+    assert (one.seats, one.model_copy(update=dict(capacity=2)).seats) == (4, 1)
+    assert EcologyConfig(capacity=6, variation=dict(mu=4), assimilation=dict(trials=2)).seats == 6, 'nobody merges'
+
+
 @pytest.mark.parametrize('absorb', [False, True])
 def test_a_child_that_proves_itself_is_promoted(host, absorb):
     e, _, trial = with_trial(host, merging=dict(absorb=absorb))

@@ -13,6 +13,7 @@ import pytest
 
 from evolora import learning, results
 from evolora.baselines import CONDITIONS, Trained, examples_worth, train
+from evolora.benchmarks import target
 from evolora.evaluation import answer, everyone, selection
 from evolora.evidence import holm, iqm, sign_flip
 from evolora.host import load_host
@@ -328,8 +329,8 @@ def test_what_is_missing_is_not_measured(tmp_path):
 
 
 def test_an_interval_that_touches_zero_does_not_lie_above_it():
-    assert results._above('x', 0.)['met'] is False and results._above('x', 1e-9)['met'] is True
-    assert results._above('x', None)['met'] is None
+    assert target('x', '> 0', 0.)['met'] is False and target('x', '> 0', 1e-9)['met'] is True
+    assert target('x', '> 0', None)['met'] is None
 
 
 def test_the_table_is_written_beside_the_cells_and_again(tmp_path):

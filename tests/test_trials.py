@@ -220,6 +220,17 @@ def test_tokens_never_run_out_in_a_test(host):
         assert min(m.a.tokens.balances.values()) >= 0
 
 
+@pytest.mark.parametrize('seat, outcome', [(True, 'trial_created'), (False, 'merged')])
+def test_a_sitting_ends_where_a_child_could_wait(host, seat, outcome):
+    "An open test goes on in later generations, if its child can live that long; else now"
+    m = meeting(host, says=rarely_better, least_power=0., futility=0., sitting=32, tokens=2000, uplift=.1)
+    while not seat and len(m.population) < m.population.capacity - 1: m.population.birth(rank=2)
+    made = tried(m)
+    assert made.outcome == outcome and (made.trial.numbers()['pairs'] == 32 if seat else
+                                        made.trial.numbers()['pairs'] > 32)
+    assert m.a.levels.found == [None if seat else True]
+
+
 @pytest.mark.parametrize('exams, outcome, pairs', [(1, 'gate_check_failed', 0), (2, 'gate_check_failed', 0),
                                                    (3, 'trial_created', 16)])
 def test_cells_may_run_out_of_questions(host, monkeypatch, exams, outcome, pairs):

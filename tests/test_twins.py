@@ -43,7 +43,7 @@ def cell(name, seed, right, *, audit=(), tally=None, generations=60):
     return dict(condition=name, seed=seed, settings={'generations': generations}, generations=generations, organelles=3,
                 tally=tally or {}, tokens={'earned': 9, 'spent': -6, 'survey': -2}, audit=list(audit), gflops=10.,
                 spent=dict(play=3., learn=4., evidence=2., choose=1.),
-                ways={'routed': dict.fromkeys(('id', 'ood_depth', 'ood_family'), paper)})
+                ways={way: dict.fromkeys(('id', 'ood_depth', 'ood_family'), paper) for way in ('routed', 'best')})
 
 
 def audited(wins, losses, event='merged', n=100):
@@ -184,7 +184,8 @@ def test_every_number_is_json_and_people_get_less():
     shown = for_people(found)
     assert shown['Merges in ΔW against dense matrices'].largest.tolist() == ['2.0e-07']
     assert shown['Audits'].admission[0] == '+0.300 [+0.200, +0.400]' and shown['Audits'].later[0] == '–'
-    assert shown['With − without, at equal GFLOPs'].columns.tolist() == ['holdout', 'seeds', 'estimate']
+    assert shown['With − without, at equal GFLOPs'].columns.tolist() == ['holdout', 'who answers', 'seeds',
+                                                                             'estimate']
     assert 'evidence' not in shown['Lives'] and 'evidence' in shown['Bills of these lives, GFLOPs']
     assert report({}, []) == {} == for_people({})
 
