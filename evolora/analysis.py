@@ -18,7 +18,8 @@ import pandas as pd
 import vl_convert
 
 from .evidence import wilson
-from .runs import TABLES, Run, escape, read, write_whole
+from .files import write_whole
+from .runs import TABLES, Run, escape, read
 from .tasks import Cell, chance
 
 # %% ../nbs/16_analysis.ipynb #011f0502

@@ -107,6 +107,26 @@ class Assimilation:
         self.skill.pop(organelle, None)
         if trial := self.trials.pop(organelle, None): self.levels.close(trial.gate, trial.e)
 
+    def state(self) -> dict:
+        "All of it but the children on probation, as plain JSON"
+        return {'tokens': self.tokens.state(), 'levels': self.levels.state(), 'tried': dict(self.tried),
+                'skill': {id: {f: list(known) for f, known in own.items()} for id, own in self.skill.items()},
+                'surveyed': dict(self.surveyed), 'bill': dict(self.examiner.bill),
+                'pool': {cell: [list(row) for row in rows] for cell, rows in self.pool.items()},
+                'beginning': {f: list(first) for f, first in self.beginning.items()},
+                'discordant': self.discordant, 'last_merge': self.last_merge}
+
+    def restore(self, state: dict) -> None:
+        "Go on from there; the children on probation are added by whoever knows them"
+        self.tokens.restore(state['tokens'])
+        self.levels = ELond(**state['levels'])
+        self.tried, self.surveyed = dict(state['tried']), dict(state['surveyed'])
+        self.skill = {id: {f: tuple(known) for f, known in own.items()} for id, own in state['skill'].items()}
+        self.examiner.bill = dict(state['bill'])
+        self.pool = {cell: deque(map(tuple, rows), maxlen=self.config.pool) for cell, rows in state['pool'].items()}
+        self.beginning = {f: list(first) for f, first in state['beginning'].items()}
+        self.discordant, self.last_merge = state['discordant'], state['last_merge']
+
     def __repr__(self) -> str:
         return f'Assimilation({self.levels}, {len(self.trials)} on probation, {self.tokens})'
 

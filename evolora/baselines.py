@@ -19,16 +19,17 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from .adapters import read_json, read_peft
+from .adapters import read_peft
 from .ecology import Ecology
 from .evaluation import Evaluation, answer, compare, everyone, holdout, oracle, samples, selection, vote
 from .families import Task
+from .files import read_json, write_whole
 from .host import Host, load_host
 from .organelles import Population
 from .plasticity import PlasticityConfig
 from .randomness import stream
 from .routing import Router, fit_router
-from .runs import Run, write_whole
+from .runs import Run
 from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, sample_tasks, task_hashes
 from .training import MATCHES, Condition, Spent, Trainer
 

@@ -40,6 +40,16 @@ class Demography:
         rows, self._lineage = self._lineage, []
         return rows
 
+    def state(self) -> dict:
+        "What is remembered of answers, and births and deaths that nobody has asked for yet, as plain JSON"
+        return {'recent': {k: self.recent[k].tolist() for k in JUDGED_BY}, 'index': self.recent.index.tolist(),
+                'lineage': [dict(row) for row in self._lineage]}
+
+    def restore(self, state: dict) -> None:
+        "Go on from there"
+        self.recent = pd.DataFrame(state['recent'], index=state['index'], columns=JUDGED_BY)
+        self._lineage = [dict(row) for row in state['lineage']]
+
     def _note(self, event: str, one: Organelle, generation: int, reason: str) -> None:
         self._lineage.append(dict(generation=generation, event=event, organelle=one.id, parents=list(one.parents),
                                   operator=one.operator, rank=one.rank, traits=one.traits.model_dump(), reason=reason))

@@ -24,9 +24,10 @@ from .baselines import Trained, condition_named, cost_of, exams, examples_worth,
 from .economy import COST_VERSION
 from .evaluation import AUGMENTATIONS, Evaluation, answer, brittleness, everyone, selection
 from .families import Task
+from .files import write_whole
 from .host import Host, load_host
 from .routing import fit_router
-from .runs import config_hash, write_whole
+from .runs import config_hash
 from .tasks import ID_CELLS, draw_tasks, task_hashes
 from .training import Condition
 

@@ -21,8 +21,9 @@ import torch
 from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, read_json, read_peft, read_tensors,
-                              target_linears, write_atomically, write_peft)
+from .adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, read_peft, read_tensors, target_linears,
+                       write_peft)
+from .files import read_json, write_whole
 from .generation import Authors, Trace, trace
 from .host import Generation, Host, check_room
 from .randomness import stream
@@ -312,7 +313,7 @@ def save(self: Population, folder):
     "Write the population; only an empty folder or one with an earlier save of a population is written to"
     folder = Path(folder)
     old = [p for p in folder.iterdir()] if folder.is_dir() else []
-    ours = [p for p in old if re.fullmatch(r'\.?population(-[0-9a-f]{16}\.safetensors|\.json)(\.draft)?', p.name)]
+    ours = [p for p in old if re.fullmatch(r'population(-[0-9a-f]{16}\.safetensors|\.json)|\.population.*\.tmp', p.name)]
     if (folder.exists() and not folder.is_dir()) or len(ours) < len(old):
         raise ValueError(f"{folder} holds something that no population wrote; save into a folder of its own")
     slots = [o.slot for o in self]
@@ -323,8 +324,8 @@ def save(self: Population, folder):
                    max_rank=self.max_rank, alpha=self.alpha, targets=self.targets, births=self.births,
                    weights=digest, organelles=[_SavedOrganelle(**vars(o)) for o in self])
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder/_weights_file(digest), data)
-    write_atomically(folder/'population.json', saved.model_dump_json(indent=1).encode())
+    write_whole(folder/_weights_file(digest), data)
+    write_whole(folder/'population.json', saved.model_dump_json(indent=1).encode())
     for p in ours:
         if p.name not in ('population.json', _weights_file(digest)): p.unlink(missing_ok=True)
 
@@ -367,3 +368,15 @@ def load(cls: Population, folder, host: Host) -> Population:
         pop._members[o.id] = Organelle(**{k: getattr(o, k) for k in _SavedOrganelle.model_fields})
     pop.births = saved.births
     return pop
+
+@patch
+def adopt(self: Population, other: Population) -> None:
+    "Become the same population as another one of the same shapes, slot by slot"
+    kind = lambda p: (p.shapes, p.capacity, p.max_rank, p.alpha)
+    if kind(self) != kind(other):
+        raise ValueError(f"expected a population of {self.capacity} slots up to rank {self.max_rank} with alpha "
+                         f"{self.alpha:g} on {len(self.shapes)} maps, got {other.capacity}, {other.max_rank}, "
+                         f"{other.alpha:g} and {len(other.shapes)}; take one that was saved with this configuration")
+    for mine, theirs in ((self.stack.A, other.stack.A), (self.stack.B, other.stack.B)):
+        for name, x in theirs.items(): mine[name].copy_(x)
+    self.births, self._members = other.births, dict(other._members)

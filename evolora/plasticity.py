@@ -306,23 +306,23 @@ def forget(self: Plasticity, organelle: str) -> None:
     self._expected.pop(organelle, None)
 
 @patch
-def state(self: Plasticity) -> tuple[dict[str, torch.Tensor], dict]:
-    "Tensors and plain values that `restore` takes back, bit for bit"
-    tensors = {f'{moment}.{half}.{n}': x.clone() for moment in ('first', 'second')
+def state(self: Plasticity) -> dict:
+    "All that `restore` takes back, bit for bit: the moments as tensors, and plain values"
+    moments = {f'{moment}.{half}.{n}': x.clone() for moment in ('first', 'second')
                for half, maps in getattr(self, moment).items() for n, x in maps.items()}
-    return tensors, {'updates': self.updates.tolist(), 'kin': self.kin.tolist(), 'lineages': self._lineages,
-                     'expected': {o: dict(e) for o, e in self._expected.items()}}
+    return {'moments': moments, 'updates': self.updates.tolist(), 'kin': self.kin.tolist(), 'lineages': self._lineages,
+            'expected': {o: dict(e) for o, e in self._expected.items()}}
 
 @patch
-def restore(self: Plasticity, tensors: dict[str, torch.Tensor], values: dict) -> None:
+def restore(self: Plasticity, state: dict) -> None:
     "Go on from a saved state; ValueError when it was saved by a population of another shape"
-    mine, _ = self.state()
+    mine, tensors = self.state()['moments'], state['moments']
     if {n: x.shape for n, x in mine.items()} != {n: x.shape for n, x in tensors.items()}:
         raise ValueError(f"expected the {len(mine)} tensors of this population's plasticity, got {len(tensors)} of "
                          "other names or shapes; restore it where it was saved")
     for name, x in tensors.items():
         moment, half, n = name.split('.', 2)
         getattr(self, moment)[half][n].copy_(x)
-    self.updates, self.kin = np.array(values['updates'], int), np.array(values['kin'], int)
-    self._lineages = values['lineages']
-    self._expected = {o: dict(e) for o, e in values['expected'].items()}
+    self.updates, self.kin = np.array(state['updates'], int), np.array(state['kin'], int)
+    self._lineages = state['lineages']
+    self._expected = {o: dict(e) for o, e in state['expected'].items()}

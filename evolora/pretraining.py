@@ -10,7 +10,6 @@ __all__ = ['PAD', 'END', 'USER', 'ASSISTANT', 'UNKNOWN', 'CHAT_TEMPLATE', 'JOINT
 # %% ../nbs/01_pretraining.ipynb #029c42c7
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -21,11 +20,12 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, Field
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from .families import MAX_DEPTH, WORDS, Task
+from .files import write_whole
 from .host import EMBEDDED, Host
 from .randomness import seed_of, stream
 from .tasks import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, grade, sample_tasks, stream_of)
@@ -198,8 +198,7 @@ def _save_checkpoint(folder: Path, config: PretrainingConfig, step: int, losses:
         for j, state in optimizer.state_dict()['state'].items():
             tensors |= {f'optimizer.{i}.{j}.{k}': torch.as_tensor(v).clone() for k, v in state.items()}
     state = {'step': str(step), 'config': config.model_dump_json(), 'losses': json.dumps(losses)}
-    save_file(tensors, folder / 'checkpoint.tmp', metadata=state)
-    os.replace(folder / 'checkpoint.tmp', folder / 'checkpoint.safetensors')
+    write_whole(folder / 'checkpoint.safetensors', save(tensors, metadata=state))
 
 def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -> tuple[int, list[float]]:
     "The step to go on from and the losses so far; a checkpoint of another configuration is a ValueError"

@@ -17,7 +17,7 @@ from .benchmarks import target
 from .evidence import MAX_FLIPS, Interval, holm, iqm, sign_flip
 from .learning import read_cells, unpacked
 from .randomness import stream
-from .runs import write_whole
+from .files import write_whole
 
 # %% ../nbs/18_results.ipynb #98ee0184
 def crossed(values: np.ndarray, # (seeds, questions)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from .evaluation import COLUMNS, KEY, candidates, everyone, listed
 from .evidence import wilson
 from .families import Task
-from .runs import write_whole
+from .files import write_whole
 from .tasks import STREAMS, Cell, family_named, stream_of
 
 # %% ../nbs/14_routing.ipynb #f0694a21

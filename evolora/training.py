@@ -21,11 +21,11 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 
-from .adapters import write_atomically
 from .configuration import EcologyConfig, load_config
 from .credit import Lesson
 from .economy import EconomyConfig, reward
 from .families import Task
+from .files import write_whole
 from .host import Host
 from .organelles import Population, Traits
 from .plasticity import Plasticity, PlasticityConfig
@@ -195,7 +195,7 @@ def update(self: Trainer, n: int | None = None) -> pd.DataFrame:
     stack = self.population.stack
     if not all(bool(x.isfinite().all()) for half in (stack.A, stack.B) for x in half.values()):
         for id, factors in good[0].items(): self.population.write(id, factors)
-        self.plasticity.restore(*good[1])
+        self.plasticity.restore(good[1])
         self.spent = Spent(**before)
         raise ValueError(f"{self.condition.name}: expected finite weights, got others in update {self.updates + 1}; "
                          f"those of update {self.updates} are kept: take a step below {self.condition.plasticity.step}")
@@ -216,14 +216,14 @@ def save(self: Trainer, folder: str | Path) -> Path:
     "Write `checkpoint.safetensors` into a folder, in place of an earlier one"
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    moments, values = self.plasticity.state()
+    learned = self.plasticity.state()
     tensors = {f'factors/{id}/{x}/{n}': t.contiguous() for id in self.population.ids
                for n, AB in self.population.factors(id).items() for x, t in zip('AB', AB)}
+    tensors |= {f'moments/{n}': t.contiguous() for n, t in learned.pop('moments').items()}
     state = dict(identity=self.identity(), updates=self.updates, spent=asdict(self.spent), each=self.each,
-                 plasticity=values)
-    data = safetensors.torch.save(tensors | {f'moments/{n}': t.contiguous() for n, t in moments.items()},
-                                  metadata={'state': json.dumps(state)})
-    write_atomically(folder / 'checkpoint.safetensors', data)
+                 plasticity=learned)
+    data = safetensors.torch.save(tensors, metadata={'state': json.dumps(state)})
+    write_whole(folder / 'checkpoint.safetensors', data)
     return folder / 'checkpoint.safetensors'
 
 @patch
@@ -242,6 +242,6 @@ def load(self: Trainer, folder: str | Path) -> None:
     for id in self.population.ids:
         self.population.write(id, {n: tuple(tensors[f'factors/{id}/{x}/{n}'] for x in 'AB')
                                    for n in self.population.shapes})
-    self.plasticity.restore({k.removeprefix('moments/'): t for k, t in tensors.items() if k.startswith('moments/')},
-                            state['plasticity'])
+    moments = {k.removeprefix('moments/'): t for k, t in tensors.items() if k.startswith('moments/')}
+    self.plasticity.restore(state['plasticity'] | {'moments': moments})
     self.updates, self.spent, self.each = state['updates'], Spent(**state['spent']), state['each']

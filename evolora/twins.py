@@ -20,18 +20,18 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from .adapters import read_json
 from .acceptance import Sizes, measure
 from .audit import COMPARISONS, audit, pooled
 from .baselines import CHOOSING, Life, Trained, choose_within, exams, train
 from .benchmarks import target
 from .configuration import load_config
+from .files import read_json, write_whole
 from .gates import EVENTS, GATES
 from .host import Host, load_host
 from .learning import Unfinished, each, fingerprint, known_cells, marks
 from .randomness import stream
 from .results import Results, as_rows, crossed
-from .runs import config_hash, write_whole
+from .runs import config_hash
 from .training import Condition
 
 # %% ../nbs/18_twins.ipynb #849bf6b0

@@ -255,7 +255,8 @@ class Offspring(NamedTuple):
 def _operator(rank: int, noop: bool, max_rank: int, config: VariationConfig, rng: np.random.Generator) -> str:
     sizes = [o for o, possible in zip(_RANK_CHANGES, (rank < max_rank, rank > 1 and not noop)) if possible]
     if rng.random() < config.rank_change and sizes: return str(rng.choice(sizes))
-    weights = {o: w for o, w in config.operators.items() if w and (not noop or o in _AWAKENING)}
+    # Sorted: a configuration that was written and read again may have its keys in another order.
+    weights = {o: w for o, w in sorted(config.operators.items()) if w and (not noop or o in _AWAKENING)}
     return str(rng.choice(list(weights), p=np.array(list(weights.values())) / sum(weights.values())))
 
 def make_offspring(population: Population,

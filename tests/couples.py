@@ -7,15 +7,19 @@ import pandas as pd
 
 from evolora.adapters import Factors
 from evolora.assimilation import Assimilation, AssimilationConfig
+from evolora.configuration import EcologyConfig
+from evolora.curriculum import CurriculumConfig
 from evolora.ecology import Ecology
+from evolora.economy import EconomyConfig
 from evolora.exams import Examiner
+from evolora.families import Grade
 from evolora.gates import turn
 from evolora.organelles import Population, Traits
 from evolora.plasticity import Plasticity, PlasticityConfig
 from evolora.randomness import seed_of, stream
 from evolora.tasks import Cell
 from evolora.trials import attempt
-from evolora.variation import gaussian
+from evolora.variation import VariationConfig, gaussian
 
 CELLS = [Cell('math', 1), Cell('string.sort', 2), Cell('logic.bool', 1), Cell('word.count', 3)]
 FAMILIES = [c.family for c in CELLS]
@@ -129,3 +133,32 @@ def ecology(host, config, *, says=better, seed=0, tokens=0, niches=FAMILIES) -> 
     world.assimilation.examiner = Script(world.population, says)
     world.assimilation.beginning = {f: [64, 0] for f in world.assimilation.families}
     return world
+
+
+def luck_decides(task, text):
+    "A grade by chance, by question and answer: for daily life, while exams follow their script"
+    luck = stream(0, purpose=f'{task.id} {text}').random()
+    return Grade(luck > .1, 1. if luck > .6 else .1 * (luck > .1), luck > .6)
+
+
+def world(**changes):
+    "Four specialists who answer enough to be known at once, have energy, and neither learn nor die unless told to"
+    knobs = QUICK | dict(wait=0, scores=2, token_price=.05, worth=0., least_power=0.) | changes.pop('merging', {})
+    sections = dict(economy=EconomyConfig(founder_energy=20., newborn_energy=2., ticket=.1, price_token=.001,
+                                          price_gflop=0.),
+                    curriculum=CurriculumConfig(budget_min=12, budget=12., budget_max=12),
+                    variation=VariationConfig(mu=9, offspring=0), plasticity=PlasticityConfig(rule='none'))
+    life = dict(founders=4, founder_step=.3, capacity=9, cells=list(map(str, CELLS)),
+                max_new_tokens=3, reserve=1., rank=2, max_rank=4, traits=Traits(explore=0.))
+    return EcologyConfig(**life | sections | changes, assimilation=AssimilationConfig(**knobs))
+
+
+def with_trial(host, **changes):
+    "A world in which a child was born on probation in generation 0, its record, and the trial"
+    merging = dict(pairs=16, wait=99) | changes.pop('merging', {})
+    e = ecology(host, world(merging=merging, **changes), tokens=400, says=rarely_better)
+    record = e.step()
+    e.assimilation.tried = dict.fromkeys(e.population.ids, 0)       # nobody else is tested from now on
+    (trial,) = e.assimilation.trials.values()
+    assert record.row['gates']['trial_created'] == 1 and trial.id in e.population and not record.merges
+    return e, record, trial

@@ -236,9 +236,10 @@ def test_moments_are_part_of_the_checkpoint(host, tmp_path):
     for _ in range(3): one.update()
     one.save(tmp_path)
     two.load(tmp_path)
-    for x, y in zip(one.plasticity.state()[0].values(), two.plasticity.state()[0].values()): assert torch.equal(x, y)
-    assert one.plasticity.state()[1] == two.plasticity.state()[1] and two.updates == 3 and two.spent == one.spent
-    assert any(x.any() for x in two.plasticity.state()[0].values())
+    first, second = one.plasticity.state(), two.plasticity.state()
+    for x, y in zip(first.pop('moments').values(), moments := second.pop('moments').values()): assert torch.equal(x, y)
+    assert first == second and two.updates == 3 and two.spent == one.spent
+    assert any(x.any() for x in moments)
 
 
 @pytest.mark.parametrize('other', [dict(seed=1), dict(cells=[Cell('math', 1)]), dict(examples=9), 'condition', 'host'])
@@ -266,7 +267,7 @@ def test_numbers_that_blow_up_stop_and_the_last_good_state_is_kept(host, tmp_pat
     def learn(self, lesson, **how):
         report = real(self, lesson, **how)
         if self.updates.sum() == 4: next(iter(self.population.stack.A.values()))[0, 0, 0] = value
-        else: good.append((self.population.weights_hash(), {k: x.clone() for k, x in self.state()[0].items()}))
+        else: good.append((self.population.weights_hash(), {k: x.clone() for k, x in self.state()['moments'].items()}))
         return report
     monkeypatch.setattr(training.Plasticity, 'learn', learn)
     with pytest.raises(ValueError, match='finite weights.*update 4.*update 3 are kept') as e:
@@ -276,7 +277,7 @@ def test_numbers_that_blow_up_stop_and_the_last_good_state_is_kept(host, tmp_pat
     back = Trainer(host, small('sft'))
     back.load(tmp_path)
     assert len(good) == back.updates == 3 and back.population.weights_hash() == good[-1][0] and back.spent.gold == 9
-    assert all(torch.equal(x, back.plasticity.state()[0][k]) for k, x in good[-1][1].items())
+    assert all(torch.equal(x, back.plasticity.state()['moments'][k]) for k, x in good[-1][1].items())
 
 
 def test_a_seed_is_a_training(host):
@@ -347,7 +348,8 @@ def test_the_host_alone_in_three_ways(host):
 # --- conditions
 
 def test_conditions_are_what_was_promised():
-    names = 'frozen few_shot best_of_k single random_search es grpo rft sft sft_bits specialists local backprop ecology'
+    names = ('frozen few_shot best_of_k single random_search es grpo rft sft sft_bits specialists local backprop '
+             'unmerged ecology')
     assert list(CONDITIONS) == names.split()
     whole, single = (CONDITIONS[n].config() for n in ('ecology', 'single'))
     assert (single.founders, single.capacity, single.variation.offspring) == (1, 1, 0)

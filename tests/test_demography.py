@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from couples import CELLS, QUICK, better, ecology, equal, rarely_better, same, worse
+from couples import CELLS, better, ecology, equal, luck_decides, rarely_better, same, with_trial, world, worse
 from evolora import ecology as module
 from evolora.assimilation import AssimilationConfig
 from evolora.configuration import EcologyConfig
@@ -31,22 +31,7 @@ def host(): return tiny_host()
 @pytest.fixture(autouse=True)
 def lucky(monkeypatch):
     "In daily life chance decides, by question and answer; exams follow their script"
-    def grade(task, text):
-        luck = stream(0, purpose=f'{task.id} {text}').random()
-        return Grade(luck > .1, 1. if luck > .6 else .1 * (luck > .1), luck > .6)
-    monkeypatch.setattr(module, 'grade', grade)
-
-
-def world(**changes):
-    "Four specialists who answer enough to be known at once, have energy, and neither learn nor die unless told to"
-    knobs = QUICK | dict(wait=0, scores=2, token_price=.05, worth=0., least_power=0.) | changes.pop('merging', {})
-    sections = dict(economy=EconomyConfig(founder_energy=20., newborn_energy=2., ticket=.1, price_token=.001,
-                                          price_gflop=0.),
-                    curriculum=CurriculumConfig(budget_min=12, budget=12., budget_max=12),
-                    variation=VariationConfig(mu=9, offspring=0), plasticity=PlasticityConfig(rule='none'))
-    life = dict(founders=4, founder_step=.3, capacity=9, cells=list(map(str, CELLS)),
-                max_new_tokens=3, reserve=1., rank=2, max_rank=4, traits=Traits(explore=0.))
-    return EcologyConfig(**life | sections | changes, assimilation=AssimilationConfig(**knobs))
+    monkeypatch.setattr(module, 'grade', luck_decides)
 
 
 def lived(ecology, generations):
@@ -144,17 +129,6 @@ def test_weights_are_kept_again_some_generations_later(host):
 
 
 # --- a child on probation
-
-def with_trial(host, **changes):
-    "A world in which a child was born on probation in generation 0, its record, and the trial"
-    merging = dict(pairs=16, wait=99) | changes.pop('merging', {})
-    e = ecology(host, world(merging=merging, **changes), tokens=400, says=rarely_better)
-    record = e.step()
-    e.assimilation.tried = dict.fromkeys(e.population.ids, 0)       # nobody else is tested from now on
-    (trial,) = e.assimilation.trials.values()
-    assert record.row['gates']['trial_created'] == 1 and trial.id in e.population and not record.merges
-    return e, record, trial
-
 
 def no_trace(e, id):
     a = e.assimilation

@@ -25,7 +25,7 @@ TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md',
 HEAVY = {
     'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'host', 'plasticity', 'pretraining',
                'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
-               'ecology', 'audit', 'training', 'baselines', 'acceptance', 'benchmarks', 'learning', 'results', 'twins'},
+               'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines', 'acceptance', 'benchmarks', 'learning', 'results', 'twins'},
               {'runs', 'cli'}),
     'altair': ({'analysis'}, {'cli', 'results'}),
     'vl_convert': ({'analysis'}, set()),

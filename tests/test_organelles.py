@@ -365,7 +365,7 @@ def test_an_interrupted_save_leaves_the_earlier_one(pop, saved, monkeypatch):
         if path.suffix == '.json': raise OSError('power cut')
         return path.write_bytes(data)
     with monkeypatch.context() as m:
-        m.setattr(module, 'write_atomically', power_cut)
+        m.setattr(module, 'write_whole', power_cut)
         with pytest.raises(OSError): pop.save(saved)
     assert Population.load(saved, pop.host).weights_hash() == before
     pop.save(saved)

@@ -373,9 +373,9 @@ def test_state_goes_on_bit_for_bit():
         plasticity = Plasticity(population, PlasticityConfig(baseline='cell'))
         for k in range(4):
             if k == stop:
-                tensors, values = plasticity.state()
+                state = plasticity.state()
                 plasticity = Plasticity(population, plasticity.config)
-                plasticity.restore({n: x.clone() for n, x in tensors.items()}, values)
+                plasticity.restore(state | {'moments': {n: x.clone() for n, x in state['moments'].items()}})
             lesson, made = spoken(population, seed=k)
             reward = np.array([sum(t) % 7 for t in made.tokens], float)
             lesson.advantage = plasticity.advantages(reward, lesson.organelles, lesson.prompts, ['c'] * len(lesson))
@@ -482,7 +482,7 @@ def test_errors_say_what_to_do():
                        (lambda: Lesson(['a'], [[1]], ['o1'], [math.inf]), 'advantage expected finite'),
                        (lambda: Plasticity(population, PlasticityConfig(rule='es')).learn(lesson, rng=stream(0)),
                         'rollout'),
-                       (lambda: Plasticity(population).restore({}, {}), 'restore it where it was saved')):
+                       (lambda: Plasticity(population).restore({'moments': {}}), 'restore it where it was saved')):
         with pytest.raises(ValueError, match=says): call()
     with pytest.raises(KeyError, match='known: o1'): credit(population, Lesson(['a'], [[70]], ['o9'], [1.]), 'local')
 

@@ -1,0 +1,145 @@
+"""A file is there completely or not at all, whatever interrupts; and what strangers wrote is refused in one line."""
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from evolora import files
+from evolora.files import append, digest, locked, new_folder, owner, parse_json, read_json, sweep, truncate, write_whole
+
+
+def inside(code, *arguments, limit=None):
+    "Run code in a process of its own, which may write files of at most `limit` bytes"
+    def bound():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)       # too large is then an error and no death
+        if limit is not None: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    return subprocess.run([sys.executable, '-c', textwrap.dedent(code), *map(str, arguments)], capture_output=True,
+                          text=True, preexec_fn=bound)
+
+
+# --- one file
+
+@pytest.mark.parametrize('moment', ['write', 'fsync', 'replace'])
+def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path, monkeypatch, moment):
+    write_whole(tmp_path / 'x', 'old')
+    def fails(*arguments): raise OSError('disk')
+    if moment == 'write': failed = inside("""
+        import sys
+        from evolora.files import write_whole
+        write_whole(sys.argv[1], b'n' * 5000)""", tmp_path / 'x', limit=1000).returncode != 0
+    else:
+        monkeypatch.setattr(os, moment, fails)
+        with pytest.raises(OSError): write_whole(tmp_path / 'x', 'new')
+        failed = True
+    assert failed and [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [('x', 'old')]
+
+
+def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
+    "The order in which things reach the disk is the whole point"
+    events, real = [], {name: getattr(os, name) for name in ('fsync', 'replace')}
+    def noted(name): return lambda *args: (events.append(name), real[name](*args))[1]
+    for name in real: monkeypatch.setattr(os, name, noted(name))
+    write_whole(tmp_path / 'x', b'new')
+    assert events == ['fsync', 'replace', 'fsync'] and (tmp_path / 'x').read_bytes() == b'new'
+
+
+# --- a file that grows
+
+def test_rows_are_added_together_or_not_at_all(tmp_path):
+    append(tmp_path / 'x', b'one\n')
+    done = inside("""
+        import sys
+        from evolora.files import append
+        try: append(sys.argv[1], b'n' * 5000)
+        except OSError as e: print(e.strerror)""", tmp_path / 'x', limit=1000)
+    assert done.stdout.strip() == 'File too large' and (tmp_path / 'x').read_bytes() == b'one\n'
+    append(tmp_path / 'x', b'two\n')
+    truncate(tmp_path / 'x', 5)
+    assert (tmp_path / 'x').read_bytes() == b'one\nt'
+
+
+# --- a folder
+
+def test_a_folder_appears_when_it_is_full(tmp_path):
+    with pytest.raises(KeyError), new_folder(tmp_path / 'a') as draft:
+        (draft / 'x').write_text('x')
+        raise KeyError
+    assert not list(tmp_path.iterdir())
+    with new_folder(tmp_path / 'b' / 'a') as draft:
+        (draft / 'x').write_text('x')
+        assert not (tmp_path / 'b' / 'a').exists()
+    assert (tmp_path / 'b' / 'a' / 'x').read_text() == 'x'
+    for taken in ('b', 'link'):
+        (tmp_path / 'link').is_symlink() or (tmp_path / 'link').symlink_to('nowhere')
+        with pytest.raises(ValueError, match='which exists'), new_folder(tmp_path / taken): pass
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(ValueError, match='expected a place'), new_folder(tmp_path / 'file' / 'a'): pass
+
+
+def test_drafts_of_the_killed_are_swept_and_nothing_else(tmp_path):
+    for name in ('.a.1.tmp', '.b.2.tmp', 'c.tmp', '.d'): (tmp_path / name).mkdir()
+    (tmp_path / '.f.3.tmp').write_text('')
+    (tmp_path / '.l.4.tmp').symlink_to(tmp_path / 'c.tmp')
+    sweep(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {'c.tmp', '.d'}
+
+
+# --- fingerprints and JSON
+
+def test_fingerprints_are_of_so_many_bytes(tmp_path):
+    (tmp_path / 'x').write_bytes(bytes(3 << 20))
+    (tmp_path / 'y').write_bytes(bytes(3 << 20) + b'more')
+    assert digest(tmp_path / 'x') == digest(tmp_path / 'y', 3 << 20) != digest(tmp_path / 'y')
+    assert digest(tmp_path / 'x', 0) == digest(os.devnull)
+    with pytest.raises(ValueError, match=f'at least {4 << 20} bytes, got {3 << 20}'): digest(tmp_path / 'x', 4 << 20)
+
+
+@pytest.mark.parametrize('data', [b'', b'{', b'[' * 10**5, b'NaN', b'-Infinity', b'\xff', b'"' + b'x' * 2000 + b'"'])
+def test_what_is_no_json_is_said_in_one_line(tmp_path, data):
+    with pytest.raises(ValueError) as said: parse_json(data, 1000)
+    assert '\n' not in str(said.value) and len(str(said.value)) < 200
+    (tmp_path / 'x.json').write_bytes(data)
+    with pytest.raises(ValueError, match='x.json expected') as said: read_json(tmp_path / 'x.json', 1000)
+    assert '\n' not in str(said.value)
+
+
+def test_an_object_is_wanted(tmp_path):
+    (tmp_path / 'x.json').write_text('[1]')
+    with pytest.raises(ValueError, match='expected a JSON object, got list'): read_json(tmp_path / 'x.json')
+    with pytest.raises(ValueError, match='has no y.json'): read_json(tmp_path / 'y.json')
+    (tmp_path / 'x.json').write_text('{"a": 1}')
+    assert read_json(tmp_path / 'x.json') == {'a': 1}
+
+
+# --- one at a time
+
+HOLD = """
+    import sys, time
+    from evolora.files import locked
+    with locked(sys.argv[1]) as last:
+        print('mine', last, flush=True)
+        time.sleep(60)"""
+
+
+def test_the_second_is_refused_and_told_by_whom(tmp_path):
+    with subprocess.Popen([sys.executable, '-c', textwrap.dedent(HOLD), str(tmp_path)], stdout=subprocess.PIPE,
+                          text=True) as other:
+        try:
+            assert other.stdout.readline() == 'mine None\n'
+            with pytest.raises(ValueError, match=f'process {other.pid} on') as said, locked(tmp_path): pass
+            assert '\n' not in str(said.value)
+        finally: other.kill()
+    # Its lock died with it; its note did not.
+    with locked(tmp_path) as last: assert last == f'process {other.pid} on {files.socket.gethostname()!r}'
+    with locked(tmp_path) as last: assert last is None
+
+
+def test_a_note_of_a_stranger_is_only_text(tmp_path):
+    for note in ('{', '[]', json.dumps({'process': 'x' * 10**4, 'machine': '\x1b[2J'})):
+        (tmp_path / '.owner.json').write_text(note)
+        assert len(owner(tmp_path)) < 120 and '\x1b' not in owner(tmp_path)

@@ -1,0 +1,412 @@
+"""A run that was stopped goes on bit for bit, from every preset; what is damaged is refused, and nothing is changed."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import deque
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from couples import Script, better, luck_decides, with_trial
+
+from evolora.checkpoints import (_own, checkpoints, load_population, prune, read_checkpoint, verified,
+                                 write_checkpoint)
+from evolora.configuration import PRESETS, EcologyConfig, load_config
+from evolora.ecology import Ecology
+from evolora.files import digest
+from evolora.host import load_host, tiny_host
+from evolora.plasticity import PlasticityConfig
+from evolora.runs import TABLES, Run
+from evolora.sessions import begin_session, resume_session
+from evolora.state import PARTS
+from evolora.variation import VariationConfig
+
+SMALL = {'curriculum': {'max_rows': 48, 'budget_min': 2, 'budget_max': 6, 'budget': 4.}, 'max_new_tokens': 12}
+
+
+@pytest.fixture(scope='module')
+def host(): return load_host('embedded', threads=1)
+
+
+def preset(name):
+    "A preset with fewer and shorter answers, and births early enough to be seen"
+    def merged(old, new): return old | {k: merged(old[k], v) if isinstance(v, dict) else v for k, v in new.items()}
+    found = load_config(name).model_dump()
+    return EcologyConfig.model_validate(merged(found, SMALL | {'variation': {'maturity': 1}}))
+
+
+def lived(folder, host, config, stops, seed=3, every=2):
+    "A run that is stopped at some generations and gone on with"
+    for i, stop in enumerate(stops):
+        session = begin_session(folder, host, config, seed=seed, every=every) if not i else resume_session(
+            folder, host, every=every)
+        with session: session.live(stop, say=None)
+    return folder
+
+
+def told(folder):
+    "All that a run wrote down, but how long it took"
+    return {table: (folder / f'{table}.jsonl').read_bytes() for table in TABLES
+            if table != 'timings' and (folder / f'{table}.jsonl').exists()}
+
+
+def kept(folder):
+    "The latest checkpoint, file by file"
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(checkpoints(folder)[-1].rglob('*'))
+            if p.is_file() and p.name != 'manifest.json'}
+
+
+# --- nothing is forgotten
+
+# What is given, what a script of these tests notes down, and what every generation writes before it reads.
+CONSTANT = {'host', 'history', 'rng', 'desk', 'says', 'exams', '_busy', '_timing', '_bankrupt', '_topup'}
+
+
+def differences(one, two, path='', seen=None):
+    "Paths of all that differs between two objects, whatever they are made of"
+    seen = {} if seen is None else seen         # with the objects, so that no id is used twice
+    if id(one) in seen or isinstance(one, (type, str, int, float, bool, bytes, type(None), Fraction)):
+        return [] if id(one) in seen or one == two or one != one and two != two else [path]
+    seen[id(one)] = one
+    if type(one) is not type(two): return [path]
+    if isinstance(one, torch.Tensor): return [] if one.dtype == two.dtype and one.equal(two) else [path]
+    if isinstance(one, np.ndarray): return [] if one.dtype == two.dtype and np.array_equal(one, two) else [path]
+    if isinstance(one, (pd.DataFrame, pd.Series)): return [] if one.equals(two) and (
+        one.index.equals(two.index)) else [path]
+    if isinstance(one, dict):
+        if list(one) != list(two): return [f'{path} keys']
+        return [d for k in one for d in differences(one[k], two[k], f'{path}[{k!r}]', seen)]
+    if isinstance(one, (list, tuple, deque)):
+        if len(one) != len(two) or isinstance(one, deque) and one.maxlen != two.maxlen: return [f'{path} length']
+        return [d for i, (a, b) in enumerate(zip(one, two)) for d in differences(a, b, f'{path}[{i}]', seen)]
+    if callable(one) and not hasattr(one, '__dict__'): return []
+    inner = {k: v for k, v in getattr(one, '__dict__', {}).items() if k not in CONSTANT}
+    other = {k: v for k, v in getattr(two, '__dict__', {}).items() if k not in CONSTANT}
+    return [] if callable(one) and not inner else differences(inner, other, path, seen)
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    "An ecology in which somebody learns, is born, and is on probation, and tokens are spent"
+    monkeypatch.setattr('evolora.ecology.grade', luck_decides)
+    monkeypatch.setattr('evolora.assimilation.Examiner', Script)
+    e, _, _ = with_trial(tiny_host(), merging=dict(probation=9), plasticity=PlasticityConfig(probe=.5),
+                         variation=VariationConfig(mu=9, offspring=1, maturity=0))
+    e.step()
+    a = e.assimilation
+    assert a.trials and a.pool and a.skill and e.plasticity._expected and e.demography._lineage == []
+    return e
+
+
+def newborn(one):
+    "Another ecology of the same kind that has not lived yet, with the same script for exams"
+    two = Ecology(one.host, one.config, seed=one.seed)
+    two.assimilation.examiner = Script(two.population, one.assimilation.examiner.says)
+    return two
+
+
+def woken(one, where):
+    "An ecology that goes on from there"
+    two = newborn(one)
+    read_checkpoint(where, two)
+    return two
+
+
+def test_an_ecology_that_was_saved_is_the_same_in_every_attribute(busy, tmp_path):
+    assert differences(busy, woken(busy, write_checkpoint(tmp_path, busy))) == []
+
+
+@pytest.mark.parametrize('name', PARTS)
+def test_the_walk_would_find_a_part_that_is_forgotten(busy, tmp_path, monkeypatch, name):
+    two, where = newborn(busy), write_checkpoint(tmp_path, busy)
+    monkeypatch.setattr('evolora.checkpoints._consistent', lambda e: True)
+    monkeypatch.setattr('evolora.checkpoints._same', lambda *trees: True)
+    monkeypatch.setattr('evolora.state.PARTS', tuple(p for p in PARTS if p != name))
+    try: read_checkpoint(where, two)
+    except ValueError: pass         # forgotten tensors are noticed at once
+    assert any(name in d for d in differences(busy, two))
+
+
+# --- it goes on bit for bit
+
+@pytest.mark.parametrize('name', sorted(p.stem for p in PRESETS.glob('*.yaml')))
+def test_twice_k_is_k_and_k(host, tmp_path, name):
+    config = preset(name)
+    one, two = lived(tmp_path / 'one', host, config, [6]), lived(tmp_path / 'two', host, config, [3, 4, 6])
+    assert told(one) == told(two) and len(told(one)['generations'].splitlines()) == 6
+    assert {n.split('/', 2)[2]: b for n, b in kept(one).items()} == {n.split('/', 2)[2]: b for n, b in kept(two).items()}
+
+
+def test_probation_and_merges_go_on_as_well(busy, tmp_path):
+    "Children on probation, evidence tokens and the weights that an audit needs outlive a stop"
+    two = woken(busy, write_checkpoint(tmp_path / 'a', busy))
+    for world in (busy, two): world.assimilation.examiner.says = better
+    for _ in range(3): assert busy.step().tables | {'timings': 0} == two.step().tables | {'timings': 0}
+    assert [m.event for m in busy.merges] == ['trial_promoted'] and differences(busy, two) == []
+    assert differences(busy, woken(busy, write_checkpoint(tmp_path / 'b', busy))) == [], 'merges with their weights'
+
+
+def test_the_order_of_keys_in_a_configuration_makes_no_difference(host, tmp_path):
+    config = preset('debug')
+    turned = config.model_copy(update={'variation': config.variation.model_copy(
+        update={'operators': dict(reversed(config.variation.operators.items()))})})
+    one, two = (lived(tmp_path / n, host, c, [4]) for n, c in (('one', config), ('two', turned)))
+    assert told(one) == told(two)
+
+
+def test_a_session_goes_on_to_a_total(host, tmp_path, capsys):
+    folder = lived(tmp_path / 'a', host, preset('debug'), [3])
+    with resume_session(folder, host) as session:
+        assert [g.row['generation'] for g in session.ecology.history] == [0, 1, 2]
+        session.live(3)
+        assert capsys.readouterr().out == '' and session.ecology.generation == 3
+        session.live(4)
+    assert [p.name for p in checkpoints(folder)] == ['000003', '000004'], 'the last two are kept'
+
+
+# --- kills
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from evolora import files, runs, sessions
+    from evolora.configuration import EcologyConfig
+    from evolora.host import load_host
+    folder, config, at, stop = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    events = 0
+    def deadly(function):
+        def call(*args, **how):
+            global events
+            events += 1
+            if events == at: os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **how)
+        return call
+    host = load_host('embedded', threads=1)
+    for name in ('fsync', 'replace', 'rename', 'truncate', 'unlink'): setattr(os, name, deadly(getattr(os, name)))
+    if folder.exists(): session = sessions.resume_session(folder, host, every=2)
+    else: session = sessions.begin_session(folder, host, EcologyConfig.model_validate_json(config), seed=3, every=2)
+    with session: session.live(stop, say=None)
+    print(events)
+"""
+
+
+def killed(folder, config, at, stop=5):
+    return subprocess.run([sys.executable, '-c', textwrap.dedent(KILLED), str(folder), config.model_dump_json(), str(at),
+                           str(stop)], capture_output=True, text=True)
+
+
+def test_whoever_is_killed_between_two_writes_goes_on_as_if_nothing_had_been(host, tmp_path):
+    config = preset('frozen')
+    whole = killed(tmp_path / 'whole', config, 0)
+    assert whole.returncode == 0, whole.stderr
+    moments = np.linspace(2, int(whole.stdout) - 1, 3).astype(int).tolist()
+    for at in moments:
+        folder = tmp_path / f'killed {at}'
+        assert killed(folder, config, at).returncode == -signal.SIGKILL
+        done = killed(folder, config, 0)
+        assert done.returncode == 0, done.stderr
+        assert told(folder) == told(tmp_path / 'whole') and not list(folder.rglob('*.tmp'))
+
+
+def test_a_torn_table_is_cut_to_its_checkpoint(host, tmp_path):
+    config = preset('frozen')
+    whole, torn = (lived(tmp_path / n, host, config, [4]) for n in ('whole', 'torn'))
+    shutil.rmtree(checkpoints(torn)[-1])        # as if it had been killed just before: the tables are longer
+    with (torn / 'ledger.jsonl').open('a') as file: file.write('{"generation": 4, "org')
+    lived_again = resume_session(torn, host)
+    with lived_again as session:
+        assert session.ecology.generation == 2 and len(Run.open(torn).rows('generations')) == 2
+        session.live(4, say=None)
+    assert told(torn) == told(whole)
+
+
+# --- a full disk
+
+FULL = """
+    import resource, signal, sys
+    from pathlib import Path
+    from evolora.configuration import EcologyConfig
+    from evolora.host import load_host
+    from evolora.sessions import begin_session
+    host = load_host('embedded', threads=1)
+    with begin_session(Path(sys.argv[1]), host, EcologyConfig.model_validate_json(sys.argv[2]), seed=3, every=2) as s:
+        s.live(3, say=None)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        size = max(p.stat().st_size for p in Path(sys.argv[1]).glob('*.jsonl')) + 200
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        try: s.live(6, say=None)
+        except OSError as e: print('stopped:', e.strerror)
+"""
+
+
+def test_a_full_disk_ends_a_run_between_two_generations(host, tmp_path):
+    config, folder = preset('frozen'), tmp_path / 'full'
+    done = subprocess.run([sys.executable, '-c', textwrap.dedent(FULL), str(folder), config.model_dump_json()],
+                          capture_output=True, text=True)
+    assert done.stdout == 'stopped: File too large\n', done.stderr
+    run = Run.open(folder)
+    last = {table: {row['generation'] for row in run.rows(table)} for table in ('generations', 'episodes', 'ledger')}
+    assert last['generations'] == last['episodes'] == {0, 1, 2} and max(last['ledger']) == 2, 'all tables or none'
+    with resume_session(folder, host, every=2) as session: session.live(6, say=None)
+    assert told(folder) == told(lived(tmp_path / 'whole', host, config, [6]))
+
+
+# --- what is refused
+
+@pytest.fixture(scope='module')
+def good(host, tmp_path_factory): return lived(tmp_path_factory.mktemp('good') / 'run', host, preset('debug'), [4])
+
+
+@pytest.fixture
+def copy(good, tmp_path): return Path(shutil.copytree(good, tmp_path / 'copy'))
+
+
+def everything(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob('*'))
+            if p.is_file() and p.name != '.lock'}
+
+
+def refused(folder, host, match):
+    before = everything(folder)
+    with pytest.raises(ValueError, match=match) as said: resume_session(folder, host)
+    assert '\n' not in str(said.value) and everything(folder) == before, 'nothing is changed'
+
+
+def last(folder): return checkpoints(folder)[-1]
+
+
+def rewritten(folder, change):
+    "What a forger would do: change the state, and make a manifest that fits"
+    path = last(folder) / 'state.json'
+    tree = json.loads(path.read_text())
+    change(tree)
+    path.write_text(json.dumps(tree))
+    manifest = json.loads((last(folder) / 'manifest.json').read_text())
+    manifest['files']['state.json'] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
+    (last(folder) / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
+
+
+DAMAGE = {
+    'a flipped bit': (lambda f: flip(last(f) / 'state.safetensors'), 'expected the bytes that were written'),
+    'a flipped bit of the manifest': (lambda f: flip(last(f) / 'manifest.json'), 'manifest.json expected'),
+    'a short file': (lambda f: os.truncate(last(f) / 'state.json', 100), 'expected [0-9]+ bytes, got 100'),
+    'a missing file': (lambda f: (last(f) / 'state.json').unlink(), "expected a file 'state.json', got none"),
+    'a file too many': (lambda f: (last(f) / 'x.pkl').write_text(''), "expected no file 'x.pkl'"),
+    'a link': (lambda f: ((last(f) / 'state.json').unlink(), (last(f) / 'state.json').symlink_to('/etc/passwd')),
+               'expected a file, got something else'),
+    'rows that were edited': (lambda f: edit(f / 'episodes.jsonl', b'"success": true', b'"success":false'),
+                              'expected the rows that were written'),
+    'rows that are missing': (lambda f: os.truncate(f / 'ledger.jsonl', 50), 'expected at least [0-9]+ bytes, got 50'),
+    'a table that is missing': (lambda f: (f / 'ledger.jsonl').unlink(), 'expected [0-9]+ bytes, got no file'),
+    'a table that is a folder': (lambda f: ((f / 'ledger.jsonl').unlink(), (f / 'ledger.jsonl').mkdir()),
+                                 'expected a file of rows'),
+    'no checkpoint': (lambda f: shutil.rmtree(f / 'checkpoints'), 'expected a run with a checkpoint'),
+    'checkpoints elsewhere': (lambda f: (shutil.move(f / 'checkpoints', f.parent / 'there'),
+                                         (f / 'checkpoints').symlink_to(f.parent / 'there')),
+                              'expected a run with a checkpoint'),
+    'another seed': (lambda f: edit(f / 'run.json', b'"seed": 3', b'"seed": 4'), 'run.json expected what was written'),
+    'another version': (lambda f: edit(f / 'run.json', b'"version": "', b'"version": "9'), 'version 9.* is now'),
+    'another configuration': (lambda f: edit(f / 'run.json', b'"rank": ', b'"rank": 1'), 'config was changed'),
+}
+
+
+def flip(path, at=-40):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 4
+    path.write_bytes(data)
+
+
+def edit(path, old, new):
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
+
+
+@pytest.mark.parametrize('what', DAMAGE)
+def test_damage_is_named_and_nothing_is_changed(host, copy, what):
+    damage, says = DAMAGE[what]
+    damage(copy)
+    refused(copy, host, says)
+
+
+FORGERIES = {
+    'text for a number': lambda t: t.update(generation='4'),
+    'a number that counts as another': lambda t: t.update(generation=True),
+    'a negative generation': lambda t: t.update(generation=-1),
+    'a part that is missing': lambda t: t['parts'].pop('ledger'),
+    'a part too many': lambda t: t['parts'].update(shell='rm'),
+    'a key too many': lambda t: t.update(shell='rm'),
+    'an account of nobody': lambda t: t['parts']['ledger']['balances'].update(o99=1.),
+    'energy from nowhere': lambda t: t['parts']['ledger']['balances'].update(
+        {next(iter(t['parts']['ledger']['balances'])): 50.}),
+    'a sum that is no number': lambda t: t['parts']['ledger']['sums'].update(market='1/0'),
+    'a tensor that is not there': lambda t: t['parts']['plasticity']['moments'].update(
+        {next(iter(t['parts']['plasticity']['moments'])): {'$tensor': '/x'}}),
+    'a list for an object': lambda t: t.update(parts=[]),
+    'columns of different length': lambda t: t['parts']['demography']['recent']['task'].append('x'),
+}
+
+
+@pytest.mark.parametrize('what', FORGERIES)
+def test_a_forged_state_is_refused_though_its_manifest_fits(host, copy, what):
+    rewritten(copy, FORGERIES[what])
+    refused(copy, host, 'expected the state of an ecology')
+
+
+def test_a_deep_or_huge_state_is_refused(host, copy):
+    path = last(copy) / 'state.json'
+    path.write_text('[' * 10**6)
+    manifest = json.loads((last(copy) / 'manifest.json').read_text())
+    manifest['files']['state.json'] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
+    (last(copy) / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
+    refused(copy, host, 'nested too deeply')
+
+
+def test_a_foreign_host_is_named(copy):
+    refused(copy, tiny_host('qwen3'), 'host [0-9a-f]+ is now')
+
+
+def test_swapped_checkpoints_are_told_apart(host, copy, tmp_path):
+    "Each is whole in itself, but of another run"
+    other = lived(tmp_path / 'other', host, preset('debug'), [4], seed=4)
+    shutil.rmtree(last(copy))
+    shutil.copytree(last(other), last(copy).with_name(last(other).name) if checkpoints(copy) else
+                    copy / 'checkpoints' / last(other).name)
+    refused(copy, host, 'run.json expected what was written')
+
+
+def test_a_renamed_checkpoint_is_another_generation(host, copy):
+    last(copy).rename(last(copy).with_name('000009'))
+    refused(copy, host, 'expected the state of an ecology')
+
+
+def test_two_sessions_never_share_a_folder(host, copy):
+    with resume_session(copy, host): refused(copy, host, f'process {os.getpid()} on')
+
+
+def test_a_folder_that_exists_is_not_begun_again(host, copy):
+    before = everything(copy)
+    with pytest.raises(ValueError, match='which exists'): begin_session(copy, host, preset('debug'))
+    assert everything(copy) == before
+
+
+def test_the_population_of_a_run_can_be_had_alone(host, copy, good):
+    with resume_session(good, host) as session: expected = session.ecology.population.weights_hash()
+    assert load_population(copy, host).weights_hash() == expected
+    flip(last(copy) / 'state.json')
+    with pytest.raises(ValueError, match='expected the bytes'): load_population(copy, host)
+    with pytest.raises(ValueError, match='expected a run with a checkpoint'): load_population(copy.parent, host)
+
+
+def test_pruning_takes_the_oldest(tmp_path):
+    for name in ('000002', '000010', '000004', 'x', '1'): (tmp_path / 'checkpoints' / name).mkdir(parents=True)
+    prune(tmp_path)
+    assert sorted(p.name for p in (tmp_path / 'checkpoints').iterdir()) == ['000004', '000010', '1', 'x']
+    with pytest.raises(ValueError): verified(tmp_path / 'checkpoints' / '000010')
