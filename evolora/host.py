@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'HUB', 'ARCHITECTURES', 'FlopMeter', 'Generation', 'Host', 'check_room', 'generate', 'host_source',
-           'read_config', 'host_dtype', 'load_host', 'byte_tokenizer', 'tiny_host']
+           'reading_model', 'read_config', 'host_dtype', 'load_host', 'byte_tokenizer', 'tiny_host']
 
 # %% ../nbs/01_host.ipynb #9a146fe1
 import hashlib
@@ -200,7 +200,7 @@ _UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, Runt
                StrictDataclassError)
 
 @contextmanager
-def _one_line(name: str | Path):
+def reading_model(name: str | Path):
     "What goes wrong while a model is read is said in one line"
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
@@ -218,7 +218,7 @@ def _options(source: Path | str) -> dict:
 def read_config(name: str | Path):
     "The configuration of a host, without its weights"
     source = host_source(name)
-    with _one_line(name): return AutoConfig.from_pretrained(source, **_options(source))
+    with reading_model(name): return AutoConfig.from_pretrained(source, **_options(source))
 
 # %% ../nbs/01_host.ipynb #19f18dc2
 def host_dtype(dtype: torch.dtype | str | None = None, device: torch.device | None = None) -> torch.dtype | str:
@@ -237,7 +237,7 @@ def load_host(name: str | Path = 'embedded', *, # 'embedded', a short name out o
     if threads: torch.set_num_threads(threads)
     source, device = host_source(name), _device(device)
     dtype = host_dtype(dtype, device)
-    with _one_line(name):
+    with reading_model(name):
         tokenizer = AutoTokenizer.from_pretrained(source, padding_side='left', **_options(source))
         model, found = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, output_loading_info=True,
                                                             dtype=dtype, **_options(source))
