@@ -27,7 +27,7 @@ HEAVY = {
                'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
                'profiles', 'ecology', 'audit', 'training', 'baselines', 'acceptance', 'benchmarks', 'learning',
                'results', 'twins'},
-              {'runs', 'cli'}),
+              {'runs', 'doctor', 'cli'}),
     'altair': ({'analysis'}, {'cli', 'results'}),
     'vl_convert': ({'analysis'}, set()),
     'ipywidgets': (set(), set()),
