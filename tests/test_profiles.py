@@ -181,7 +181,7 @@ def test_only_backprop_keeps_the_blocks_between(architecture):
 
 @every_architecture
 @pytest.mark.parametrize('rule', RULES)
-def test_nothing_is_kept_after_the_lesson_and_the_paper_knows_how_much_there_was(architecture, rule):
+def test_the_paper_knows_what_a_lesson_keeps(architecture, rule):
     "The forecast reads the same lesson on tensors without numbers; only fused attention may keep less than it says"
     host, config = tiny_host(architecture), load_config('debug')
     writers = config.model_copy(update={'targets': ['o_proj', 'down_proj'], 'blocks': None})
