@@ -149,15 +149,15 @@ def _facts(population: Population, subject: Subject, run: Run | None) -> str:
     return _table(['', ''], [[k, escape(v)] for k, v in (facts | {'exported with evolora': __version__}).items()])
 
 def _what(population: Population, subject: Subject, run: Run | None) -> str:
-    "What it is, and which families its life was about"
+    "What it is, and where it comes from"
     about = 'A LoRA adapter, grown by evolora: an ecology in which adapters live on one frozen language model, learn '\
             'from their own reward, have children, and die. '
-    practised = {id: escape(population[id].traits.niche.replace('+', ', ')) or 'all families' for id in subject.parts}
-    if subject.energy_kept is None: about += "It is the organelle {}. It practised {}.".format(*practised.popitem())
+    niches = {id: escape(population[id].traits.niche.replace('+', ', ')) or 'all families' for id in subject.parts}
+    if subject.energy_kept is None: about += "It is the organelle {}; its niche is {}.".format(*niches.popitem())
     else:
         about += 'It is several organelles merged into one: the sum of what they add to the weights, times their parts.'
-        about += '\n\n' + _table(['organelle', 'part', 'practised'],
-                                 [[id, f'{part:.3f}', practised[id]] for id, part in subject.parts.items()])
+        about += '\n\n' + _table(['organelle', 'part', 'niche'],
+                                 [[id, f'{part:.3f}', niches[id]] for id, part in subject.parts.items()])
     cells = [] if run is None else run.config.get('cells')
     if isinstance(cells, list) and cells:
         families = dict.fromkeys(str(c).partition(':')[0] for c in cells)

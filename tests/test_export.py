@@ -136,7 +136,7 @@ def test_a_card_says_what_was_measured(living, folders):
         assert 'This is not the holdout' in text and living.host.weights_hash() in text and '## Licence' in text
         assert ('decided by answers to other questions' in text) == (name != 'o2')
         assert ('kept of the merge by this rank' in text) == (name == 'merged')
-    assert 'It is the organelle o2.' in (folders['o2'] / 'README.md').read_text()
+    assert 'It is the organelle o2; its niche is all families.' in (folders['o2'] / 'README.md').read_text()
 
 
 def test_what_is_exported_is_read_back(living, folders):
