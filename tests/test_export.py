@@ -1,0 +1,228 @@
+"""What no lesson shows of `evolora.export`: peft itself, what a card says, hostile runs, folders whole or not there."""
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+
+from actors import wrong_lines
+from evolora import export as module
+from evolora.adapters import read_peft
+from evolora.evaluation import selection
+from evolora.evidence import wilson
+from evolora.export import Ancestor, alone, descent, export, measured, select
+from evolora.host import EMBEDDED, load_host, tiny_host
+from evolora.merging import consensus
+from evolora.organelles import Organelle, Population, Traits
+from evolora.randomness import stream
+from evolora.runs import Run
+from evolora.variation import OPERATORS
+
+FIVE_LINES = """
+import sys, torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+for folder in sys.argv[3:]:
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(sys.argv[1]), folder)
+    chat = [{'role': 'user', 'content': 'Sort the letters: jghn'}]
+    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, enable_thinking=False)
+    ids = tokenizer(text, add_special_tokens=False, return_tensors='pt')
+    with torch.no_grad(): torch.save(model(**ids).logits, f'{sys.argv[2]}/{folder.split("/")[-1]}.pt')
+assert 'evolora' not in sys.modules
+"""
+
+
+def colony(host, n=3, niche=''):
+    "Mutants of different ranks on a host"
+    population = Population(host, capacity=4)
+    for i in range(n):
+        one = population.birth(rank=(2, 4, 3)[i], traits=Traits(niche=niche), generation=i,
+                               parents=('o1',) if i else (), operator='gaussian' if i else 'founder')
+        population.write(one.id, OPERATORS['gaussian'](population.factors(one.id), rng=stream(i), step=.6))
+    return population
+
+
+@pytest.fixture(scope='module')
+def living(): return colony(load_host('embedded', threads=1))
+
+
+@pytest.fixture(scope='module')
+def folders(living, tmp_path_factory):
+    here = tmp_path_factory.mktemp('exported')
+    return {name: export(living, name, here / name, n=48) for name in ('o2', 'best', 'merged')}
+
+
+def record(folder, host, rows=(), **more):
+    "A run with these births: (generation, organelle, parents, operator)"
+    run = Run.create(folder, config={'cells': ['math:1', 'math:2', 'string.sort:1']}, seed=5, version='0.0.9',
+                     host={'id': host.id}, hashes={'host': host.weights_hash()} | more)
+    run.append('lineage', [dict(generation=g, event='birth', organelle=id, parents=parents, operator=operator, rank=4,
+                                traits={}, reason='birth') for g, id, parents, operator in rows])
+    return run
+
+
+def test_plain_transformers_and_peft_give_the_logits_of_the_population(living, folders, tmp_path):
+    paths = list(map(str, folders.values()))
+    done = subprocess.run([sys.executable, '-c', FIVE_LINES, str(EMBEDDED), str(tmp_path), *paths], cwd=tmp_path,
+                          env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'} | {'OMP_NUM_THREADS': '1'},
+                          capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    ids = torch.tensor(living.host.encode(['Sort the letters: jghn']))
+    bare = living.logits(ids, organelles=[None])
+    for name in folders:
+        view = alone(living, select(living, name, selection(48)).factors)
+        ours, theirs = view.logits(ids, organelles=['o1']), torch.load(tmp_path / f'{name}.pt')
+        assert (ours - theirs).abs().max() < 1e-4 and (ours - bare).abs().max() > .01
+    direct = living.logits(ids, organelles=['o2'])
+    assert (direct - torch.load(tmp_path / 'o2.pt')).abs().max() < 1e-4
+
+
+def test_the_best_has_the_highest_lower_bound_and_the_oldest_wins_ties(living, monkeypatch):
+    tasks = selection(48)
+    answered = module.everyone(living, tasks, host=True)
+    shares = {id: answered[answered.organelle == id].success.mean() for id in living.ids}
+    best = select(living, 'best', tasks)
+    assert best.parts == {max(shares, key=shares.get): 1.} and best.seen == {t.id for t in tasks}
+    equal = answered.assign(success=True)
+    monkeypatch.setattr(module, 'everyone', lambda *args, **how: equal)
+    assert select(living, 'best', tasks).parts == {'o1': 1.}
+
+
+def test_a_merge_weighs_what_each_is_shown_to_add(living, monkeypatch):
+    tasks = selection(100)
+    right = {None: 10, 'o1': 5, 'o2': 60, 'o3': 30}
+    table = module.everyone(living, tasks, host=True)
+    table['success'] = [i < right[id] for id in (None, *living.ids) for i in range(100)]
+    monkeypatch.setattr(module, 'everyone', lambda *args, **how: table)
+    made = select(living, 'merged', tasks)
+    gain = {id: wilson(right[id], 100)[0] - .1 for id in ('o2', 'o3')}
+    assert made.parts == pytest.approx({id: x / sum(gain.values()) for id, x in gain.items()})  # o1 adds nothing
+    wanted = consensus(living, made.parts, rank=4)
+    for n, pair in made.factors.items():
+        assert len(pair[0]) == 4 and all(torch.equal(x, y) for x, y in zip(pair, wanted.factors[n]))
+    assert made.energy_kept == wanted.energy_kept < 1
+    right |= {None: 90}                                             # nobody is shown to add anything
+    table['success'] = [i < right[id] for id in (None, *living.ids) for i in range(100)]
+    assert select(living, 'merged', tasks).parts == pytest.approx(dict.fromkeys(living.ids, 1 / 3))
+
+
+def test_it_is_measured_by_other_questions_than_it_was_chosen_by(living):
+    chosen_by = selection(48)
+    best = select(living, 'best', chosen_by)
+    adapter, host = measured(living, best, chosen_by[:20] + selection(48, seed=1))
+    asked = set(adapter.answers.task)
+    assert asked and not asked & best.seen and asked == set(host.answers.task)
+    direct = module.answer(living, [t for t in selection(48, seed=1) if t.id not in best.seen], *best.parts)
+    assert list(adapter.answers.text) == list(direct.text) and not set(host.answers.organelle) - {None}
+    with pytest.raises(ValueError, match='at least one task'): measured(living, best, chosen_by)
+
+
+def test_a_card_says_what_was_measured(living, folders):
+    for name, folder in folders.items():
+        loaded = ModelCard.load(folder / 'README.md')
+        assert loaded.data.base_model == 'embedded' and loaded.data.library_name == 'peft'
+        assert {'lora', 'evolora'} <= set(loaded.data.tags) and loaded.data.license is None
+        text = loaded.text
+        adapter, host = measured(living, select(living, name, selection(48)), selection(48, seed=1))
+        shown = '| **all** | {} | {:.3f} ({:.3f} to {:.3f}) | {:.3f} ({:.3f} to {:.3f}) |'
+        assert shown.format(len(adapter), *adapter.interval(), *host.interval()) in text
+        for family, row in adapter.by_family().iterrows():
+            assert f'| {family} | {int(row.n)} | {row.accuracy:.3f} ({row.low:.3f} to {row.high:.3f}) | ' in text
+        assert 'This is not the holdout' in text and living.host.weights_hash() in text and '## Licence' in text
+        assert ('decided by answers to other questions' in text) == (name != 'o2')
+        assert ('kept of the merge by this rank' in text) == (name == 'merged')
+    assert 'It is the organelle o2; its niche is all families.' in (folders['o2'] / 'README.md').read_text()
+
+
+def test_what_is_exported_is_read_back(living, folders):
+    again = read_peft(folders['o2'], alpha=living.alpha)
+    for n, (A, B) in living.factors('o2').items(): assert torch.equal(again[n][0], A) and torch.equal(again[n][1], B)
+    assert sorted(p.name for p in folders['o2'].iterdir()) == ['README.md', 'adapter_config.json',
+                                                              'adapter_model.safetensors']
+    config = json.loads((folders['o2'] / 'adapter_config.json').read_text())
+    assert config['base_model_name_or_path'] == 'embedded' and config['r'] == 4
+
+
+def test_exporting_changes_nothing_and_is_the_same_each_time(living, folders, tmp_path):
+    before = living.weights_hash(), living.births, np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    again = export(living, 'merged', tmp_path / 'again', n=48)
+    assert before == (living.weights_hash(), living.births, np.random.get_state()[1].tolist(),
+                      torch.get_rng_state().tolist())
+    for part in ('README.md', 'adapter_config.json', 'adapter_model.safetensors'):
+        assert (again / part).read_bytes() == (folders['merged'] / part).read_bytes()
+
+
+def test_descent_goes_back_to_the_founders(living, tmp_path):
+    people = [(0, 'o7', [], 'founder'), (3, 'o8', ['o7'], 'gaussian'), (3, 'o9', ['o7'], 'gaussian'),
+              (5, 'o1', ['o8', 'o9'], 'merge'), (4, 'o5', [], 'founder')]
+    run = record(tmp_path / 'run', living.host, people)
+    found = descent([], ['o1'], run)
+    assert [a.id for a in found] == ['o1', 'o9', 'o8', 'o7'] and found[0] == Ancestor('o1', 5, 'merge', ('o8', 'o9'))
+    one = Organelle('o30', 0, 4, Traits(), ('o1', 'o77'), 9, 'crossover')
+    assert [a.id for a in descent([one], ['o30'], run)] == ['o30', 'o1', 'o9', 'o8', 'o7', 'o77']
+    assert descent([one], ['o30'])[1:] == [Ancestor('o77', None, None), Ancestor('o1', None, None)]
+
+
+def test_a_card_of_a_run_names_its_seed_and_configuration(living, tmp_path):
+    run = record(tmp_path / 'run', living.host, [(0, 'o1', [], 'founder')])
+    text = (export(living, 'o3', tmp_path / 'out', run=run, n=24) / 'README.md').read_text()
+    assert run.hashes['config'] in text and '| seed | 5 |' in text and '| lived with evolora | 0.0.9 |' in text
+    assert 'The task families of the colony: math, string.sort.' in text
+    assert '| o3 | 2 | gaussian | o1 |\n| o1 | 0 | founder |  |' in text
+
+
+def test_a_hostile_run_breaks_no_card(living, tmp_path):
+    evil = '<script>alert(1)</script>|x|\n# [free](http://x)'
+    rows = [(0, 'o1', ['o3', evil, {'a': 1}, None, 3], evil), (1, evil, ['o1', evil], evil)]
+    run = record(tmp_path / 'run', living.host, rows)
+    one = Organelle('o3', 0, 4, Traits(niche=evil[:250]), (evil,), 2, evil)
+    assert {a.id for a in descent([one], ['o3'], run)} >= {'o3', evil, 'o1', "{'a': 1}", 'None', '3'}
+    population = colony(living.host, niche=evil)
+    population._members['o3'] = Organelle('o3', 2, 3, Traits(niche=evil), (evil,), 2, evil)
+    text = (export(population, 'o3', tmp_path / 'out', run=run, n=24) / 'README.md').read_text()
+    assert '<script>' not in text and '[free]' not in text and '\n# \\[' not in text
+    assert '<script>' not in ModelCard.load(tmp_path / 'out' / 'README.md').text
+
+
+def test_a_folder_is_there_completely_or_not_at_all(living, tmp_path, monkeypatch):
+    (tmp_path / 'file').write_text('x')
+    (tmp_path / 'dangling').symlink_to(tmp_path / 'nowhere')
+    (tmp_path / 'full').mkdir()
+    for name in ('file', 'dangling', 'full'):
+        assert 'which exists; choose another' in wrong_lines(lambda: export(living, 'o1', tmp_path / name))
+    before = sorted(p.name for p in tmp_path.iterdir())
+    assert 'expected a place' in wrong_lines(lambda: export(living, 'o1', tmp_path / 'file' / 'below'))
+    assert 'living organelle' in wrong_lines(lambda: export(living, 'o9', tmp_path / 'new'))
+    def broken(*args): raise KeyboardInterrupt
+    monkeypatch.setattr(module, 'card', broken)                     # the weights are written by then
+    with pytest.raises(KeyboardInterrupt): export(living, 'o1', tmp_path / 'new', n=24)
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+    def late(*args):
+        (tmp_path / 'new').write_text('somebody else was faster')
+        return 'card'
+    monkeypatch.setattr(module, 'card', late)
+    assert 'expected a place' in wrong_lines(lambda: export(living, 'o1', tmp_path / 'new', n=24))
+    assert (tmp_path / 'new').read_text() == 'somebody else was faster'
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*before, 'new'])
+
+
+def test_who_and_where_from_are_checked(living, tmp_path):
+    assert 'none, all are dead' in wrong_lines(lambda: select(Population(living.host), 'best', selection(8)))
+    assert "got 'o1\\n'" in wrong_lines(lambda: select(living, 'o1\n', selection(8)))
+    run = record(tmp_path / 'run', living.host, more='x')
+    other = Run.create(tmp_path / 'other', config={}, seed=0, version='1', host={'id': 'x'}, hashes={})
+    assert 'expected the host of the run (weights None)' in wrong_lines(
+        lambda: export(living, 'o1', tmp_path / 'out', run=other))
+    assert not (tmp_path / 'out').exists() and run.hashes['more'] == 'x'
+
+
+def test_a_host_without_a_chat_template_is_asked_in_its_own_form(tmp_path):
+    population = colony(tiny_host(), n=1)
+    text = (export(population, 'o1', tmp_path / 'out', n=24) / 'README.md').read_text()
+    assert "tokenizer('Sort the letters: jghn\\n', return_tensors='pt')" in text and 'apply_chat_template' not in text
+    assert f'base = {population.host.id!r}\n' in text and 'evolora/embedded' not in text
