@@ -20,7 +20,7 @@ import pandas as pd
 from fastcore.basics import patch
 
 from .adapters import read_peft
-from .ecology import Ecology
+from .ecology import Ecology, hashes_of
 from .evaluation import Evaluation, answer, compare, everyone, holdout, oracle, samples, selection, vote
 from .families import Task
 from .files import read_json, write_whole
@@ -29,8 +29,9 @@ from .organelles import Population
 from .plasticity import PlasticityConfig
 from .randomness import stream
 from .routing import Router, fit_router
-from .runs import Run
-from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, sample_tasks, task_hashes
+from .runs import differences
+from .sessions import colony
+from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, sample_tasks
 from .training import MATCHES, Condition, Spent, Trainer
 
 # %% ../nbs/15_baselines.ipynb #ba2fda60
@@ -260,8 +261,6 @@ def ways(self: Trained, tasks: Sequence[Task]) -> dict[str, Evaluation]:
             (rows | {'vote': vote(everybody), 'oracle': oracle(everybody)}).items()}
 
 # %% ../nbs/15_baselines.ipynb #8a3f730b
-def _hashes(host: Host) -> dict[str, str]: return task_hashes() | {'host': host.weights_hash()}
-
 @patch
 def export(self: Trained, folder: str | Path, **facts) -> Path:
     "Write the one organelle as `adapter/`, a peft folder, and a note about it as `trained.json`"
@@ -269,29 +268,27 @@ def export(self: Trained, folder: str | Path, **facts) -> Path:
     if self.best is None or self.routers:
         raise ValueError(f"expected a condition that trains one adapter, got {self.condition.name!r}")
     self.population.export_peft(self.best, folder / 'adapter')
-    note = dict(host=self.host.id, condition=self.condition.name, seed=self.seed, hashes=_hashes(self.host),
+    note = dict(host=self.host.id, condition=self.condition.name, seed=self.seed, hashes=hashes_of(self.host),
                 spent=asdict(self.spent)) | facts
     return write_whole(folder / 'trained.json', json.dumps(note, indent=1, allow_nan=False) + '\n')
 
 def reopen(folder: str | Path, hosts: dict[str, Host] | None = None) -> Trained:
     "A finished run, or an adapter, ready to answer; `hosts` are those already loaded, by name"
     folder, hosts = Path(folder), {} if hosts is None else hosts
+    kind = Condition(name='reopened', what=str(folder))
     if (folder / 'run.json').exists():
-        record, where = Run.open(folder), folder / 'population'
-        name, hashes = record.host['id'], record.hashes
-        if not where.exists(): raise ValueError(f"expected a finished run with a population, got {folder}; let it end")
-    elif (folder / 'trained.json').exists():
+        population, _ = colony(folder, hosts)
+        return Trained(population.host, kind, 0, population)
+    if (folder / 'trained.json').exists():
         note, where = read_json(folder / 'trained.json'), folder / 'adapter'
         name, hashes = note.get('host'), note.get('hashes')
     else: where, name, hashes = folder, read_json(folder / 'adapter_config.json').get('base_model_name_or_path'), {}
     if not isinstance(name, str) or not isinstance(hashes, dict):
         raise ValueError(f"{folder} expected the name of its host and hashes, got neither; get the folder again")
     host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(name, threads=1))
-    if other := [k for k, now in _hashes(host).items() if hashes.get(k, now) != now]:
-        raise ValueError(f"expected {folder} to have the {', '.join(other)} of now, got another; results of different "
-                         "hosts, streams or graders do not compare")
-    kind = Condition(name='reopened', what=str(folder))
-    if where.name == 'population': return Trained(host, kind, 0, Population.load(where, host))
+    if other := differences(hashes, {k: now for k, now in hashes_of(host).items() if k in hashes}):
+        raise ValueError(f"expected {folder} to be of the host, the streams and the graders of now: {'; '.join(other)}; "
+                         "results of different ones do not compare")
     factors = read_peft(where, alpha=8.)
     population = Population(host, capacity=1, max_rank=max(len(A) for A, _ in factors.values()), targets=tuple(factors))
     population.import_peft(where)

@@ -7,6 +7,7 @@ __all__ = ['PRESETS', 'EcologyConfig', 'checked_config', 'load_config']
 
 # %% ../nbs/12_configuration.ipynb #d9b7da8b
 from pathlib import Path
+from reprlib import repr as short
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -27,17 +28,17 @@ class EcologyConfig(BaseModel):
     founders: int = Field(4, ge=1,
                           description='organelles at the start; the first is a no-op that answers as the host')
     founder_step: float = Field(.1, ge=0, le=1, description='size of the mutation that sets the other founders apart')
-    capacity: int = Field(24, ge=1, description='most organelles that can live at once')
-    rank: int = Field(8, ge=1, description='rank of the founders')
-    max_rank: int = Field(16, ge=1, description='largest rank of any adapter')
+    capacity: int = Field(24, ge=1, le=4096, description='most organelles that can live at once')
+    rank: int = Field(8, ge=1, le=1024, description='rank of the founders')
+    max_rank: int = Field(16, ge=1, le=1024, description='largest rank of any adapter')
     alpha: float = Field(8., gt=0, description="LoRA's scale: an adapter of rank r counts alpha / r")
     targets: list[str] = Field(['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'],
                                min_length=1, description='linear maps that carry adapters')
     blocks: int | None = Field(1, ge=1, description='only in so many of the last blocks; null for all')
     traits: Traits = Field(Traits(), description='traits of the founders')
     temperature: float = Field(1., ge=0, description='sampling temperature of answers; 0 is greedy')
-    max_new_tokens: int = Field(48, ge=1, description='tokens after which an answer is cut')
-    batch: int = Field(512, ge=1, description='rows answered at once; lower it when memory is short')
+    max_new_tokens: int = Field(48, ge=1, le=8192, description='tokens after which an answer is cut')
+    batch: int = Field(512, ge=1, le=1 << 16, description='rows answered at once; lower it when memory is short')
     memory: int = Field(10, ge=1, description='generations of answers that competence is judged by')
     reserve: float = Field(2., ge=0, description='energy that a parent must have left after a birth')
     economy: EconomyConfig = EconomyConfig()
@@ -71,7 +72,8 @@ def _one_line(error: ValidationError) -> str:
         section = EcologyConfig
         for part in first['loc'][:-1]: section = section.model_fields[part].annotation
         what, known = 'unknown key', f"; known: {', '.join(section.model_fields)}"
-    got = '' if first['type'] in ('value_error', 'extra_forbidden') else f", got {str(first['input'])[:60]!r}"
+    # Short at once: a few lines of YAML can stand for a billion values.
+    got = '' if first['type'] in ('value_error', 'extra_forbidden') else f', got {short(first["input"])[:60]}'
     return f'{where}: {what}{got}{known}' if where else f'{what}{got}'
 
 def checked_config(values: dict, source: str | Path) -> EcologyConfig:
@@ -93,5 +95,5 @@ def load_config(source: str | Path) -> EcologyConfig:
         problem = ' '.join(str(getattr(e, 'problem', None) or e).split())[:100]
         raise ValueError(f"{source}: expected YAML, got something else ({problem}); mend the file") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{source}: expected keys and values, got {str(values)[:40]!r}; see a preset")
+        raise ValueError(f"{source}: expected keys and values, got {short(values)[:60]}; see a preset")
     return checked_config(values, source)

@@ -24,14 +24,18 @@ def _sync(path: Path) -> None:
     try: os.fsync(handle)
     finally: os.close(handle)
 
+def _put(file, data: bytes) -> None:
+    "Write all of it, without a buffer that would write its rest when the file is closed"
+    left = memoryview(data)
+    while left: left = left[file.write(left):]
+
 def write_whole(path: str | Path, data: str | bytes) -> Path:
     "Write a file so that it is there completely or not at all, also after a power cut"
     path = Path(path)
     draft = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
     try:
-        with draft.open('wb') as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
+        with draft.open('wb', buffering=0) as file:
+            _put(file, data.encode() if isinstance(data, str) else data)
             os.fsync(file.fileno())
         os.replace(draft, path)
     finally: draft.unlink(missing_ok=True)
@@ -41,10 +45,9 @@ def write_whole(path: str | Path, data: str | bytes) -> Path:
 # %% ../nbs/00_files.ipynb #8dcca769
 def append(path: str | Path, data: bytes) -> None:
     "Add bytes at the end of a file: all of them or, after an OSError, none"
-    with Path(path).open('ab', buffering=0) as file:    # a buffer would write its rest when the file is closed
-        size, left = file.seek(0, os.SEEK_END), memoryview(data)
-        try:
-            while left: left = left[file.write(left):]
+    with Path(path).open('ab', buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try: _put(file, data)
         except OSError:
             os.truncate(path, size)
             raise
