@@ -287,8 +287,8 @@ def reopen(folder: str | Path, hosts: dict[str, Host] | None = None) -> Trained:
         raise ValueError(f"{folder} expected the name of its host and hashes, got neither; get the folder again")
     host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(name, threads=1))
     if other := differences(hashes, {k: now for k, now in hashes_of(host).items() if k in hashes}):
-        raise ValueError(f"expected {folder} to be of the host, the streams and the graders of now: {'; '.join(other)}; "
-                         "results of different ones do not compare")
+        raise ValueError(f"expected {folder} to be of the host, the streams and the graders of now: "
+                         f"{'; '.join(other)}; results of different ones do not compare")
     factors = read_peft(where, alpha=8.)
     population = Population(host, capacity=1, max_rank=max(len(A) for A, _ in factors.values()), targets=tuple(factors))
     population.import_peft(where)

@@ -77,7 +77,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
     from evolora.configuration import load_config
     from evolora.profiles import forecast, priced_for
     if resume: _same_run(resume, config, host, seed, out)
-    name, host_name = config or 'ecology', host or 'embedded'
+    name, host_name = 'ecology' if config is None else config, 'embedded' if host is None else host
     if dry_run:
         if resume: raise ValueError("expected --dry-run or --resume, got both; a run that exists is as large as it is")
         table = forecast(host_name, priced_for(load_config(name), host_name), dtype=dtype)

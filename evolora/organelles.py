@@ -21,8 +21,8 @@ import torch
 from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, read_peft, read_tensors, target_linears,
-                       write_peft)
+from .adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, read_peft, read_tensors,
+                              target_linears, write_peft)
 from .files import read_json, write_whole
 from .generation import Authors, Trace, trace
 from .host import Generation, Host, check_room
@@ -313,7 +313,8 @@ def save(self: Population, folder):
     "Write the population; only an empty folder or one with an earlier save of a population is written to"
     folder = Path(folder)
     old = [p for p in folder.iterdir()] if folder.is_dir() else []
-    ours = [p for p in old if re.fullmatch(r'population(-[0-9a-f]{16}\.safetensors|\.json)|\.population.*\.tmp', p.name)]
+    name = re.compile(r'population(-[0-9a-f]{16}\.safetensors|\.json)|\.population.*\.tmp')
+    ours = [p for p in old if name.fullmatch(p.name)]
     if (folder.exists() and not folder.is_dir()) or len(ours) < len(old):
         raise ValueError(f"{folder} holds something that no population wrote; save into a folder of its own")
     slots = [o.slot for o in self]

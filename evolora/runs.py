@@ -203,7 +203,8 @@ class Run:
 
     @classmethod
     def create(cls, folder, *, config: dict, hashes: dict | None = None, host: dict, seed: int, version: str,
-               fill: Callable[[Path], None] = lambda draft: None) -> 'Run': # puts more into the folder before it appears
+               fill: Callable[[Path], None] = lambda draft: None, # puts more into the folder before it appears
+              ) -> 'Run':
         "Begin a run in a folder that does not exist yet; the hash of the configuration is added to the hashes"
         config = _plain(config)
         _begin(Path(folder), dict(format=1, version=version, seed=_plain(seed), host=_plain(host), config=config,

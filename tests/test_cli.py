@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 import evolora
 from evolora import pretraining
 from evolora.baselines import CONDITIONS
+from evolora.checkpoints import checkpoints
 from evolora.cli import app, main
 from evolora.ecology import Ecology
 from evolora.host import load_host, tiny_host
@@ -250,6 +251,9 @@ def test_what_is_no_run_cannot_be_asked(say, name):
     refuses(say, 'ask', name, 'hello', says='expected a run folder')
 
 
+def last(run): return checkpoints(run)[-1]
+
+
 def edit_config(run):
     record = json.loads((run / 'run.json').read_text())
     record['config']['founders'] = 5
@@ -258,15 +262,12 @@ def edit_config(run):
 
 @pytest.mark.parametrize('damage', [lambda run: (run / 'run.json').write_text('{'),
                                     lambda run: (run / 'run.json').write_text('[]'), edit_config,
-                                    lambda run: shutil.rmtree(run / 'population'),
-                                    lambda run: (run / 'population/population.json').unlink(),
-                                    lambda run: next((run / 'population').glob('*.safetensors')).write_bytes(b'x'),
-                                    lambda run: next((run / 'population').glob('*.safetensors')).unlink(),
-                                    lambda run: (run / 'generations.jsonl').write_text('x\ny\n'),
-                                    pytest.param(lambda run: (run / 'generations.jsonl').unlink(),
-                                                  id='no generations')],
-                         ids=['half run.json', 'list run.json', 'edited', 'no population', 'no population.json',
-                              'other weights', 'no weights', 'no rows', None])
+                                    lambda run: shutil.rmtree(run / 'checkpoints'),
+                                    lambda run: (last(run) / 'population/population.json').unlink(),
+                                    lambda run: next(last(run).rglob('*.safetensors')).write_bytes(b'x'),
+                                    lambda run: next(last(run).rglob('*.safetensors')).unlink()],
+                         ids=['half run.json', 'list run.json', 'edited', 'no checkpoint', 'no population.json',
+                              'other weights', 'no weights'])
 def test_a_damaged_run_cannot_be_asked(say, world, damage):
     damage(Path(shutil.copytree(world / 'run', 'run')))
     refuses(say, 'ask', 'run', 'hello')
@@ -277,10 +278,12 @@ def test_a_run_is_asked_on_its_own_host(say, world, tmp_path):
     code, _, err = say('run', '--config', config(), '--host', host, '--generations', 1, '--out', 'run')
     assert code == 0, err
     save(host, seed=1)
-    refuses(say, 'ask', 'run', 'hello', says='expected the host of the run')
+    refuses(say, 'ask', 'run', 'hello', says='host was')
 
 
-@pytest.mark.parametrize('arguments, says', [(['hello', '--organelle', 'o99'], 'o99'),
+@pytest.mark.parametrize('arguments, says', [(['hello', '--members', 'o99'], 'o99'), ([''], 'prompt'),
+                                             (['hello', '--strategy', 'pray'], 'pray'),
+                                             (['hello', '--strategy', 'verify', '--members', 'o1'], 'at least 2'),
                                              (['hello', '--max-new-tokens', 0], '--max-new-tokens'),
                                              (['x' * 600], 'context'), (['hello', '--max-new-tokens', 9999], 'context'),
                                              pytest.param(['\udcff'], 'prompt', id='half a character')])
@@ -316,8 +319,11 @@ def test_the_same_seed_leaves_the_same_bytes(say, world):
                                   GENERATIONS, '--seed', seed, '--out', out)
     assert again(7, 'again/run')[0] == again(8, 'other/run')[0] == 0
     first, second, other = disk(world / 'run'), disk('again/run'), disk('other/run')
+    first.pop('router.json', None)      # another test has asked it
     assert first.keys() == second.keys()
-    assert [name for name in first if first[name] != second[name]] == ['timings.jsonl']
+    # A manifest vouches for the timings, too.
+    assert {name for name in first if first[name] != second[name]} == {
+        'timings.jsonl', f'checkpoints/{GENERATIONS:06}/manifest.json'}
     assert all(first[f'{table}.jsonl'] != other[f'{table}.jsonl'] for table in ('episodes', 'generations', 'ledger'))
 
 
@@ -326,18 +332,106 @@ def test_a_run_without_a_place_takes_the_next_free_one(say, world):
     assert sorted(p.name for p in Path('runs').iterdir()) == ['small-seed0', 'small-seed0-2']
 
 
-def test_the_best_organelle_answers_and_is_named(say, world):
-    before, best = disk(world), Run.open(world / 'run').read('generations').best.iloc[-1]
-    code, out, err = say('ask', world / 'run', 'Sort the letters: dbac')
-    assert code == 0 and out.startswith(f'{best}: ') and err.startswith(f'({best} was born') and 'bare host' in err
-    assert say('ask', world / 'run', 'Sort the letters: dbac')[1] == out
-    assert disk(world) == before
+def alive(run):
+    return [o['id'] for o in json.loads((last(run) / 'population/population.json').read_text())['organelles']]
 
 
-def test_any_living_organelle_can_be_asked(say, world):
-    alive = json.loads((world / 'run/population/population.json').read_text())['organelles']
-    for id in [o['id'] for o in alive]:
-        assert say('ask', world / 'run', 'hello', '--organelle', id)[1].startswith(f'{id}: ')
+@pytest.mark.parametrize('strategy', ['route', 'vote', 'verify'])
+def test_a_run_is_asked_and_says_who_answered_and_why(say, world, strategy):
+    run = Path(shutil.copytree(world / 'run', 'run', ignore=shutil.ignore_patterns('router.json')))
+    before = disk(run)
+    code, out, err = say('ask', run, 'Sort the letters: dbac', '--strategy', strategy)
+    assert code == 0 and out.startswith(f'{strategy}: ') and 'because' in out and any(id in out for id in alive(run))
+    assert 'resembles string.sort' in err and 'GFLOPs' in err
+    assert say('ask', run, 'Sort the letters: dbac', '--strategy', strategy)[1] == out
+    assert disk(run).items() - before.items() == {('router.json', (run / 'router.json').read_bytes())}
+
+
+def test_any_living_organelle_and_the_host_can_be_asked(say, world):
+    run = Path(shutil.copytree(world / 'run', 'run'))
+    for id in [*alive(run), 'host']: assert id in say('ask', run, 'hello', '--members', id)[1]
+
+
+def test_what_was_grown_is_taken_away(say, world):
+    run = Path(shutil.copytree(world / 'run', 'run'))
+    for name in (alive(run)[0], 'best', 'merged'):
+        code, out, err = say('export', run, name, '--organelle', name, '--n', 24)
+        assert code == 0 and name in out, err
+        assert sorted(p.name for p in Path(name).iterdir()) == ['README.md', 'adapter_config.json',
+                                                                'adapter_model.safetensors']
+    refuses(say, 'export', run, 'best', says='best')
+    refuses(say, 'export', run, 'other', '--organelle', 'o99', says='o99')
+
+
+# --- going on
+
+def test_a_run_goes_on_as_if_it_had_never_stopped(say, world):
+    small = ['--config', world / 'small.yaml', '--host', world / 'host', '--seed', 7]
+    assert say('run', *small, '--generations', 1, '--out', 'run')[0] == 0
+    code, out, err = say('run', '--resume', 'run', '--generations', GENERATIONS)
+    assert code == 0 and 'going on after 1 generations' in out, err
+    one, two = disk(world / 'run'), disk('run')
+    tables = [f'{table}.jsonl' for table in TABLES if table != 'timings']
+    assert all(one[name] == two[name] for name in tables)
+    assert say('run', '--resume', 'run', *small, '--generations', GENERATIONS)[0] == 0, 'what is the same does no harm'
+    assert all(disk('run')[name] == two[name] for name in tables), 'there was nothing left to do'
+
+
+@pytest.mark.parametrize('arguments, says', [
+    (['--seed', 8], 'expected the seed of the run, 7'), (['--host', 'embedded'], 'expected the host of the run'),
+    (['--config', 'debug'], 'expected the configuration of the run'), (['--out', 'x'], 'got both'),
+    (['--dry-run'], 'got both')], ids=lambda x: str(x[0]) if isinstance(x, list) else '')
+def test_a_run_does_not_go_on_as_another_one(say, world, arguments, says):
+    shutil.copytree(world / 'run', 'run')
+    refuses(say, 'run', '--resume', 'run', *arguments, says=says)
+
+
+def test_a_damaged_run_does_not_go_on(say, world):
+    shutil.copytree(world / 'run', 'run')
+    (last('run') / 'state.json').write_text('{}')
+    refuses(say, 'run', '--resume', 'run', says='state.json')
+    refuses(say, 'run', '--resume', 'nowhere', says='expected a run folder')
+
+
+def test_a_full_disk_is_one_line_that_says_how_to_go_on(say, world, monkeypatch):
+    from evolora import runs
+    def full(path, data):
+        if len(list(Path('run').glob('timings.jsonl'))): raise OSError(28, 'No space left on device')
+        return real(path, data)
+    real = runs.append
+    monkeypatch.setattr(runs, 'append', full)
+    code, out, err = say('run', '--config', config(), '--host', world / 'host', '--out', 'run')
+    assert code == 2 and len(err.splitlines()) == 1
+    assert 'No space left on device' in err and '--resume run' in err
+    monkeypatch.setattr(runs, 'append', real)
+    assert say('run', '--resume', 'run', '--generations', 2)[0] == 0
+
+
+def test_a_dry_run_loads_and_writes_nothing(say, monkeypatch):
+    monkeypatch.setattr('evolora.host.load_host', lambda *args, **how: pytest.fail('weights were loaded'))
+    for host in ('embedded', 'qwen3-0.6b', 'gemma-3-270m', 'qwen2.5-0.5b'):
+        code, out, err = say('run', '--host', host, '--dry-run')
+        assert code == 0 and 'no weights were loaded' in out and 'GFLOP' in out, err
+    assert not list(Path().iterdir())
+
+
+# --- comparing, and what is here
+
+def test_runs_are_compared_where_they_can_be(say, world):
+    dear = config('dear.yaml', economy=SMALL['economy'] | dict(ticket=1.))
+    assert say('run', '--config', dear, '--host', world / 'host', '--generations', 2, '--out', 'dear')[0] == 0
+    code, out, err = say('compare', world / 'run', 'dear')
+    assert code == 0 and 'economy.ticket' in out and 'seed' in out and 'accuracy' in out and 'capacity' not in out
+    assert say('run', '--config', 'debug', '--generations', 1, '--out', 'foreign')[0] == 0
+    for arguments, says in (((world / 'run',), 'two runs'), ((world / 'run', 'foreign'), 'host was'),
+                            ((world / 'run', 'nowhere'), 'run folder')): refuses(say, 'compare', *arguments, says=says)
+
+
+def test_the_doctor_looks_at_everything(say, monkeypatch):
+    code, out, err = say('doctor', '--json')
+    found = json.loads(out)
+    names = {row['what'].split()[0].lower() for row in found['rows']}
+    assert {'torch', 'python'} <= names and code == (not found['ready'])
 
 
 def test_a_run_can_be_asked_from_anywhere(say, world, monkeypatch):
@@ -381,7 +475,7 @@ def test_the_second_ctrl_c_ends_at_once_and_keeps_what_was_written(say, world, m
     code, out, err = say('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
     assert code == 130 and 'Traceback' not in err
     assert Run.open('run').read('generations').generation.tolist() == [0]
-    refuses(say, 'ask', 'run', 'hello', says='expected a finished run')
+    assert say('ask', 'run', 'hello')[0] == 0, 'the checkpoint of the beginning is there'
 
 
 # --- tasks
@@ -424,7 +518,8 @@ def test_help_tells_every_option(say, path, command):
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host train', 'host measure', 'bench', 'bench throughput',
-        'bench generation', 'bench memory', 'bench learning', 'bench assimilation'}
+        'bench generation', 'bench memory', 'bench learning', 'bench assimilation', 'bench resume', 'export', 'compare',
+        'doctor'}
 
 
 # --- training the host
