@@ -30,9 +30,9 @@ def comparison(folders: Iterable[str | Path], *, window: int = 5) -> dict[str, p
     "What was set differently, and the last generations of each run side by side; tables by title"
     runs = comparable(folders)
     names = [f'{i} {run.folder.name}' for i, run in enumerate(runs, 1)]
-    other = {'seed': [r.seed for r in runs]} | {'version': [r.version for r in runs]} | config_differences(
+    other = {'seed': [r.seed for r in runs], 'version': [r.version for r in runs]} | config_differences(
         *(r.config for r in runs))
-    shown = {k: v for k, v in other.items() if any(x != v[0] for x in v)}
+    shown = {k: list(map(str, v)) for k, v in other.items() if any(x != v[0] for x in v)}
     last = [summary(load(run.folder), window=window).iloc[:, 1] for run in runs]
-    return {'What differs': pd.DataFrame.from_dict(shown, orient='index', columns=names).astype(str),
+    return {'What differs': pd.DataFrame.from_dict(shown, orient='index', columns=names),
             'The last generations': pd.DataFrame(dict(zip(names, last)))}

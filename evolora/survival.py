@@ -253,7 +253,7 @@ def _verdict(attempt: Callable) -> tuple[str, str]:
     "What came of an attempt, and what was said"
     try: attempt()
     except ValueError as e: return ('named' if '\n' not in str(e) and len(str(e)) < 1000 else 'long'), str(e)
-    except Exception as e: return 'traceback', f'{type(e).__name__}: {e}'
+    except Exception as e: return 'traceback', f'{type(e).__name__}: {e}'   # whatever it is, it is counted
     return 'accepted', ''
 
 def damages(n: int, folder: str | Path, host: Host, *, seed: int = 0,

@@ -197,7 +197,7 @@ def test_nothing_is_written_onto_a_stump_until_it_is_mended(three, stump):
     (lambda line: line.replace(b'"reason"', b'"raeson"'), 'missing reason; unknown raeson'),
     (lambda line: b'[' * 100_000, 'nested too deeply'),
     (lambda line: line.replace(b': 1,', b': ' + b'9' * 30 + b',', 1), 'smaller number'),
-    (lambda line: b' ' * (1 << 20) + line, 'more than a line may have'),
+    (lambda line: b' ' * (1 << 20) + line, 'more than the 1048576'),
 ])
 def test_damage_further_up_names_file_and_line(three, damage, message):
     path = three.path('ledger')

@@ -1,0 +1,56 @@
+"""Runs side by side: what was set differently is shown first, and what may not differ is refused by name."""
+import json
+
+import pytest
+
+from evolora.comparison import comparable, comparison
+from evolora.configuration import load_config
+from evolora.ecology import Ecology
+from evolora.host import tiny_host
+from evolora.runs import begin, config_differences, differences
+
+
+@pytest.fixture(scope='module')
+def runs(tmp_path_factory):
+    folder, host, config = tmp_path_factory.mktemp('runs'), tiny_host(), load_config('debug')
+    dear = config.model_copy(update={'economy': config.economy.model_copy(update={'ticket': 1.})})
+    for name, settings, seed in (('one', config, 0), ('two', dear, 1), ('same', config, 0)):
+        world = Ecology(host, settings, seed=seed)
+        world.run(2, hooks=[begin(folder / name, world).record], say=None)
+    return folder
+
+
+def test_what_differs_comes_first_and_nothing_else(runs):
+    tables = comparison([runs / 'one', runs / 'two'])
+    assert list(tables) == ['What differs', 'The last generations']
+    assert tables['What differs'].to_dict('index') == {'seed': {'1 one': '0', '2 two': '1'},
+                                                       'economy.ticket': {'1 one': '0.25', '2 two': '1.0'}}
+    assert comparison([runs / 'one', runs / 'same'])['What differs'].empty
+    last = comparison([runs / 'one', runs / 'same', runs / 'two'])['The last generations']
+    assert list(last) == ['1 one', '2 same', '3 two'] and (last['1 one'] == last['2 same']).sum() >= len(last) - 1
+
+
+@pytest.mark.parametrize('key', ['host', 'streams', 'grader', 'cost'])
+def test_what_may_not_differ_is_named(runs, tmp_path, key):
+    import shutil
+    other = shutil.copytree(runs / 'one', tmp_path / 'other')
+    record = json.loads((other / 'run.json').read_text())
+    record['hashes'][key] = 'f' * 16
+    (other / 'run.json').write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=f'{key} was [0-9a-f]+ and is ffffffffffffffff') as said:
+        comparable([runs / 'one', other])
+    assert '\n' not in str(said.value)
+    del record['hashes'][key]
+    (other / 'run.json').write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=f'{key} was'): comparable([runs / 'one', other])
+
+
+def test_one_run_is_no_comparison(runs):
+    with pytest.raises(ValueError, match='two runs or more'): comparison([runs / 'one'])
+
+
+def test_differences_have_the_names_of_keys():
+    one, two = {'a': {'b': 1, 'c': {}}, 'd': [1]}, {'a': {'b': 2, 'c': {'e': 1}}, 'd': [1]}
+    assert config_differences(one, one) == {}
+    assert config_differences(one, two) == {'a.b': [1, 2], 'a.c': [{}, None], 'a.c.e': [None, 1]}
+    assert differences({'x': 'a'}, {'x': 'a', 'y': 'b'}) == ['y was unknown and is b']
