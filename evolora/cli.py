@@ -238,11 +238,16 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
             json: Annotated[bool, typer.Option('--json', help='One JSON object instead of a table.')] = False):
     "Measure runs and adapters beside the bare host, on questions that nothing was tuned on."
     from evolora.baselines import at_holdout
+    from evolora.comparison import what_differs
+    from evolora.runs import Run
     with progress() as bar:
         job = bar.add_task('answering', total=len(runs) + 1)
         table = at_holdout(runs, n=n, on_way=lambda: bar.advance(job))
+    known = [Run.open(run) for run in runs if (run / 'run.json').exists()]
+    origins = {str(r.folder): {'host': r.host['id'], 'seed': r.seed, 'version': r.version} | r.hashes for r in known}
     if json: return print(dumps({'name': 'holdout', 'rows': table.to_dict('records'), 'targets': [],
-                                 'targets_met': True}))
+                                 'targets_met': True, 'origins': origins}))
+    if len(known) > 1: show(what_differs(known).reset_index(names=''), 'What differs')
     spread = lambda k, s='': [f'{a:{s}.3f} [{b:{s}.3f}, {c:{s}.3f}]' for a, b, c in zip(table[k], table[f'{k} low'],
                                                                                        table[f'{k} high'])]
     show(table[['what', 'way']].assign(**{'ID': spread('ID'), 'OOD': spread('OOD'),

@@ -638,12 +638,16 @@ def test_the_holdout_measures_runs_and_adapters_beside_the_host(say, world):
     assert say('sft', '--examples', 40, '--host', world / 'host', '--out', 'pupil')[0] == 0
     code, out, err = say('holdout', world / 'run', 'pupil', '--n', 24, '--json')
     assert code == 0
-    rows = json.loads(out)['rows']
+    rows, origins = (json.loads(out)[k] for k in ('rows', 'origins'))
+    assert origins[str(world / 'run')].keys() == {'host', 'seed', 'version', 'config', 'streams', 'grader', 'cost'}
     ways = ['routed', 'routed by cell', 'vote', 'oracle']
     assert [(r['what'], r['way']) for r in rows if not r['way'].startswith('best')] == [
         ('host', 'host'), *((str(world / 'run'), w) for w in ways), ('pupil', 'adapter')]
     assert sum(r['way'].startswith('best: o') for r in rows) == 1
     assert all(r['ID low'] <= r['ID'] <= r['ID high'] for r in rows) and rows[0]['ID gain'] == 0
+    shutil.copytree(world / 'run', 'twin')
+    code, out, err = say('holdout', world / 'run', 'twin', '--n', 24)
+    assert code == 0 and 'What differs' in out
     code, out, err = say('holdout', 'pupil', '--n', 24)
     assert code == 0 and 'looked at once' in out and 'adapter' in out
 

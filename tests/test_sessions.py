@@ -16,15 +16,14 @@ import pytest
 import torch
 from couples import Script, better, luck_decides, with_trial
 
-from evolora.checkpoints import (_own, checkpoints, load_population, prune, read_checkpoint, verified,
-                                 write_checkpoint)
+from evolora.checkpoints import _own, checkpoints, prune, read_checkpoint, verified, write_checkpoint
 from evolora.configuration import PRESETS, EcologyConfig, load_config
 from evolora.ecology import Ecology
 from evolora.files import digest
 from evolora.host import load_host, tiny_host
 from evolora.plasticity import PlasticityConfig
 from evolora.runs import TABLES, Run
-from evolora.sessions import begin_session, resume_session
+from evolora.sessions import begin_session, colony, resume_session
 from evolora.state import PARTS
 from evolora.variation import VariationConfig
 
@@ -398,12 +397,16 @@ def test_a_folder_that_exists_is_not_begun_again(host, copy):
     assert everything(copy) == before
 
 
-def test_the_population_of_a_run_can_be_had_alone(host, copy, good):
+def test_a_colony_is_had_without_its_books(host, copy, good):
     with resume_session(good, host) as session: expected = session.ecology.population.weights_hash()
-    assert load_population(copy, host).weights_hash() == expected
-    flip(last(copy) / 'state.json')
-    with pytest.raises(ValueError, match='expected the bytes'): load_population(copy, host)
-    with pytest.raises(ValueError, match='expected a run with a checkpoint'): load_population(copy.parent, host)
+    before = everything(copy)
+    population, run = colony(copy, {'embedded': host})
+    assert population.weights_hash() == expected and run.seed == 3 and everything(copy) == before
+    with resume_session(copy, host): assert len(colony(copy, {'embedded': host})[0]), 'also while somebody is at work'
+    for hosts, says in (({'embedded': tiny_host()}, 'host was'), ({'embedded': host}, 'expected the bytes')):
+        with pytest.raises(ValueError, match=says): colony(copy, hosts)
+        flip(last(copy) / 'state.json')
+    with pytest.raises(ValueError, match='expected a run folder'): colony(copy.parent)
 
 
 def test_pruning_takes_the_oldest(tmp_path):
