@@ -312,7 +312,7 @@ DAMAGE = {
                                          (f / 'checkpoints').symlink_to(f.parent / 'there')),
                               'expected a run with a checkpoint'),
     'another seed': (lambda f: edit(f / 'run.json', b'"seed": 3', b'"seed": 4'), 'run.json expected what was written'),
-    'another version': (lambda f: edit(f / 'run.json', b'"version": "', b'"version": "9'), 'version 9.* is now'),
+    'another version': (lambda f: edit(f / 'run.json', b'"version": "', b'"version": "9'), 'version was 9.* and is'),
     'another configuration': (lambda f: edit(f / 'run.json', b'"rank": ', b'"rank": 1'), 'config was changed'),
 }
 
@@ -370,7 +370,7 @@ def test_a_deep_or_huge_state_is_refused(host, copy):
 
 
 def test_a_foreign_host_is_named(copy):
-    refused(copy, tiny_host('qwen3'), 'host [0-9a-f]+ is now')
+    refused(copy, tiny_host('qwen3'), 'host was [0-9a-f]+ and is')
 
 
 def test_swapped_checkpoints_are_told_apart(host, copy, tmp_path):
