@@ -177,7 +177,7 @@ def survey(self: Assimilation, who: Sequence[str], generation: int, *, rng: Call
         hosts = [id for id in who if family in self.home(id)]
         def unknown(id): return (self.skill.get(id, {}).get(family, (0., generation - self.window))[1]
                                  <= generation - self.window)
-        asked = [id for id in who if hosts and id not in hosts and unknown(id) and self.tokens.held([id]) >= n]
+        asked = self.tokens.able([id for id in who if hosts and id not in hosts and unknown(id)], n)
         if not asked: continue
         tasks = fresh([c for c in self.cells if c.family == family], n, rng(f'survey {family}'), seen=set())
         recent = {id: when for id, when in self.surveyed.items() if generation - when < self.window}

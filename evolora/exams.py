@@ -80,6 +80,16 @@ class Tokens:
         "What these can spend together, the commons included"
         return sum(self.balances.get(id, 0) for id in {*organelles, COMMONS})
 
+    def able(self, organelles: Iterable[str], n: int) -> list[str]:
+        "Those who can spend n each, all of them together: what the first take from the commons is gone for the rest"
+        found, left = [], self.balances.get(COMMONS, 0)
+        for id in organelles:
+            lent = max(n - self.balances.get(id, 0), 0)
+            if lent <= left:
+                found.append(id)
+                left -= lent
+        return found
+
     def spend(self, organelles: Iterable[str], n: int, generation: int, reason: str = 'spent') -> None:
         "Take n tokens: alike from each as far as it has them, the rest from the commons; ValueError for too few"
         payers, left = sorted(organelles, key=lambda id: (self.balances.get(id, 0), id)), n

@@ -114,7 +114,7 @@ def test_a_gate_is_held_as_trials_hold_it(shares):
         return [SimpleNamespace(family='math')] * n, {name: rows[name][part] for name in asked}
     known = SimpleNamespace(config=CONFIG, home=lambda id: ['math'], skill={})
     theirs = {id: PairedTest(level, most=400, least=40, futility=CONFIG.futility) for id in names}
-    trials._test(SimpleNamespace(a=known, ask=ask, home=[], generation=0), theirs)
+    trials._test(SimpleNamespace(a=known, ask=ask, home=[], generation=0), theirs, 400)
     assert [t.state() for t in ours] == [t.state() for t in theirs.values()]
 
 

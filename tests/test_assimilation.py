@@ -161,6 +161,13 @@ def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, exams, prom
     assert stops == (set() if found else {('no_partner', -1.)})
 
 
+def test_two_who_both_need_the_commons_do_not_spend_it_twice(host):
+    m = meeting(host, tokens=0)
+    m.a.tokens.earn(COMMONS, 15, 0)
+    surveyed(m)
+    assert len(m.a.examiner.exams) == 1 and m.a.tokens.balances[COMMONS] == 7
+
+
 def test_the_commons_pay_for_who_has_nothing(host):
     m = meeting(host, tokens=0)
     m.a.tokens.earn(COMMONS, 100, 0)

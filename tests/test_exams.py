@@ -179,6 +179,16 @@ def test_everybody_pays_alike_and_the_commons_pays_the_rest():
     assert tokens.balances == {'o1': 0, 'o2': 0, 'o3': 75, COMMONS: 4}, 'nobody else is asked'
 
 
+@pytest.mark.parametrize('commons, able', [(0, ['o1']), (7, ['o1']), (8, ['o1', 'o2']), (9, ['o1', 'o2']),
+                                           (10, ['o1', 'o2']), (11, ['o1', 'o2']), (18, ['o1', 'o2', 'o3'])])
+def test_the_commons_are_lent_once(commons, able):
+    "What one of them takes from the commons, the next one has not"
+    tokens = Tokens(100)
+    for id, n in (('o1', 10), ('o2', 2), (COMMONS, commons)): tokens.earn(id, n, 0)
+    assert tokens.able(['o1', 'o2', 'o3'], 10) == able
+    for id in able: tokens.spend([id], 10, 1)
+
+
 def test_estates_go_to_the_commons_as_far_as_it_has_room():
     tokens = Tokens(100)
     tokens.earn('o1', 80, 0), tokens.earn('o2', 30, 0), tokens.close('o1', 5), tokens.close('o2', 6)
