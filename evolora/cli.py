@@ -92,7 +92,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
         loaded = load_host(host_name, device=device, dtype=dtype, threads=threads)
         session = begin_session(folder, loaded, priced_for(settings, loaded), seed=seed or 0, every=every)
     ecology = session.ecology
-    print(f'{len(ecology.population)} organelles on host {ecology.host.id} ({ecology.host.parameters:,} weights), '
+    print(f'{len(ecology.population)} alive on host {ecology.host.id} ({ecology.host.parameters:,} weights), '
           + (f'going on after {ecology.generation} generations' if resume else f'preset {name}, seed {seed or 0}'))
     with session:
         try: session.live(generations, say=lambda line: print(line, flush=True))
@@ -145,7 +145,9 @@ def export(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
 def compare(runs: Annotated[list[Path], typer.Argument(help='Folders of runs, two or more.')]):
     "Runs side by side: what was set differently, and what came of it. Runs of different hosts or tasks are refused."
     from evolora.comparison import comparison
-    for title, table in comparison(runs).items(): show(table.reset_index(names=''), title)
+    for title, table in comparison(runs).items():
+        if len(table): show(table.reset_index(names=''), title)
+        else: print(f'{title}: nothing that was set')
 
 # %% ../nbs/19_cli.ipynb #2d6085aa
 @app.command()
