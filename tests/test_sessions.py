@@ -202,6 +202,11 @@ def killed(folder, config, at, stop=5):
     return subprocess.run([sys.executable, '-c', textwrap.dedent(KILLED), *arguments], capture_output=True, text=True)
 
 
+def test_a_run_does_not_slip_into_another_dtype(host, tmp_path):
+    folder = lived(tmp_path / 'run', host, load_config('debug'), (1,))
+    with pytest.raises(ValueError, match='host was .* and is'): resume_session(folder, dtype='bfloat16')
+
+
 def test_whoever_is_killed_between_two_writes_goes_on_as_if_nothing_had_been(host, tmp_path):
     config = preset('frozen')
     whole = killed(tmp_path / 'whole', config, 0)
