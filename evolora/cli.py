@@ -313,5 +313,8 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as e:
         print(f'evolora: {e.strerror or e}: {e.filename}; choose a place that can be read and written', file=sys.stderr)
         code = 2
+    except MemoryError as e:
+        print(f'evolora: {e or "out of memory"} (in a configuration: batch, and plasticity.chunk)', file=sys.stderr)
+        code = 2
     except (typer.Abort, KeyboardInterrupt): code = 130
     sys.exit(code)

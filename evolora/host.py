@@ -8,6 +8,7 @@ __all__ = ['EMBEDDED', 'HUB', 'ARCHITECTURES', 'FlopMeter', 'Generation', 'Host'
 
 # %% ../nbs/01_host.ipynb #9a146fe1
 import hashlib
+import os
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -183,7 +184,9 @@ def _folder(name: str | Path) -> Path | None:
     source = EMBEDDED if str(name) == 'embedded' else Path(name)
     try: exists = source.exists()
     except OSError: exists = False                           # a name that no file system takes
-    if not exists and source != EMBEDDED: return None
+    if not exists and source != EMBEDDED:
+        if len(source.parts) < 3 and not str(name).startswith(('.', '~', os.sep)): return None
+        raise ValueError(f"expected a model folder, got {str(name)[:200]}, which does not exist; was it moved?")
     for part in ('config.json', 'tokenizer_config.json'):
         if not (source / part).is_file():
             raise ValueError(f"expected a model folder with {part}, got {source}; "

@@ -142,6 +142,8 @@ def _record_misfits(record: dict) -> str:
     empty = [name for name in _RECORD if record[name] is None]
     if empty: return f"{', '.join(empty)} expected a value, got null"
     if record['format'] != 1: return f"expected format 1, got {record['format']}; it needs another version of evolora"
+    if not isinstance(record['host'].get('id'), str) or not isinstance(record['host'].get('dtype', ''), str):
+        return 'host expected an id and a dtype in words, got something else'
     hashes = record['hashes']
     if not all(isinstance(value, str) for value in hashes.values()): return 'hashes expected text, got something else'
     return '' if hashes.get('config') == config_hash(record['config']) else 'config was changed after the run began'
@@ -309,4 +311,5 @@ def read(folder, table: str) -> pd.DataFrame:
 def begin(folder, ecology, **how) -> Run:
     "A new run folder for an ecology that is about to live; `run.record` is the hook that fills it"
     return Run.create(folder, config=ecology.config.model_dump(), hashes=ecology.hashes(), seed=ecology.seed,
-                      host={'id': ecology.host.id, 'parameters': ecology.host.parameters}, version=__version__, **how)
+                      host={'id': ecology.host.id, 'parameters': ecology.host.parameters,
+                            'dtype': str(ecology.host.dtype).removeprefix('torch.')}, version=__version__, **how)

@@ -116,7 +116,7 @@ def resume_session(folder: str | Path, host: Host | None = None, *, every: int =
         if last := stack.enter_context(locked(folder)): say(f'took over from {last}, which did not end well')
         if not (known := checkpoints(folder)):
             raise ValueError(f"expected a run with a checkpoint, got {folder}; make one with `evolora run --out DIR`")
-        host = host or load_host(run.host['id'], device=device, dtype=dtype, threads=threads)
+        host = host or load_host(run.host['id'], device=device, dtype=dtype or run.host.get('dtype'), threads=threads)
         then, now = run.hashes | {'version': run.version}, hashes_of(host) | {'version': __version__}
         if wrong := differences(then, now):
             raise ValueError(f"{folder} expected the circumstances in which it began: {'; '.join(wrong)}")
@@ -144,7 +144,8 @@ def colony(folder: str | Path, hosts: dict[str, Host] | None = None, *, # those 
         raise ValueError(f"expected a run with a checkpoint, got {folder}; make one with `evolora run --out DIR`")
     verified(known[-1])
     name = run.host['id']
-    host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(name, threads=threads))
+    host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(
+        name, dtype=run.host.get('dtype'), threads=threads))
     if wrong := differences(run.hashes, hashes_of(host)):
         raise ValueError(f"expected {folder} to be of the same circumstances as now: {'; '.join(wrong)}")
     population = Population.load(known[-1] / 'population', host)
