@@ -61,8 +61,8 @@ def truncate(path: str | Path, size: int) -> None:
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
     "A folder to fill; it gets its name when the block ends, and is gone if it fails. ValueError where one is already"
-    path = Path(path)
-    if os.path.lexists(path): raise ValueError(f"expected a new folder, got {path}, which exists; choose another")
+    path, taken = Path(path), f"expected a new folder, got {path}, which exists; choose another"
+    if os.path.lexists(path): raise ValueError(taken)
     draft = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
     shutil.rmtree(draft, ignore_errors=True)
     try: draft.mkdir(parents=True)
@@ -73,7 +73,10 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         yield draft
         for file in sorted(draft.rglob('*')): _sync(file)
         _sync(draft)
-        os.rename(draft, path)
+        try: os.rename(draft, path)
+        except OSError:
+            if os.path.lexists(path): raise ValueError(taken) from None         # somebody else was faster
+            raise
         _sync(path.parent)
     finally: shutil.rmtree(draft, ignore_errors=True)
 
@@ -85,9 +88,9 @@ def sweep(folder: str | Path) -> None:
         else: draft.unlink(missing_ok=True)
 
 # %% ../nbs/00_files.ipynb #32e8268b
-def digest(path: str | Path, size: int | None = None, sha=None) -> str:
-    "SHA-256 of the first `size` bytes of a file, or of all; ValueError where there are fewer. `sha` goes on from there"
-    sha, left = sha or hashlib.sha256(), size
+def digest(path: str | Path, size: int | None = None) -> str:
+    "SHA-256 of the first `size` bytes of a file, or of all; ValueError where there are fewer"
+    sha, left = hashlib.sha256(), size
     with Path(path).open('rb') as file:
         while block := file.read(1 << 20 if left is None else min(1 << 20, left)):
             sha.update(block)
@@ -124,7 +127,7 @@ def owner(folder: str | Path) -> str:
     "Who locked a folder, or did so last and never came back"
     try: note = read_json(Path(folder) / _OWNER, 1 << 12)
     except (ValueError, OSError): return 'an unknown process'
-    return f"process {str(note.get('process'))[:20]} on {str(note.get('machine'))[:60]!r}"
+    return f"process {note.get('process')!r:.20} on {str(note.get('machine'))[:60]!r}"
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[str | None]:
