@@ -6,10 +6,7 @@
 __all__ = ['Subject', 'select', 'alone', 'measured', 'Ancestor', 'descent', 'card', 'export']
 
 # %% ../nbs/15_export.ipynb #3eae92c0
-import os
-import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +17,10 @@ from .adapters import Factors
 from .evaluation import Evaluation, answer, candidates, compare, everyone, selection
 from .evidence import wilson
 from .families import Task
+from .files import new_folder, write_whole
 from .merging import consensus, evidence_weights
 from .organelles import Population
-from .runs import Run, escape, write_whole
+from .runs import Run, escape
 
 # %% ../nbs/15_export.ipynb #0b812ceb
 class Subject(NamedTuple):
@@ -185,20 +183,6 @@ def card(population: Population, subject: Subject, exams: tuple[Evaluation, Eval
         f'## {title}\n\n{text}' for title, text in sections.items()) + '\n'
 
 # %% ../nbs/15_export.ipynb #03053d1c
-@contextmanager
-def _appearing(out: Path) -> Iterator[Path]:
-    "A folder to fill, which is then there completely or not at all; ValueError if it exists or cannot be made"
-    if os.path.lexists(out): raise ValueError(f"expected a new folder for the adapter, got {out}, which exists; "
-                                              "choose another")
-    draft, place = out.with_name(f'.{out.name}.{os.getpid()}.tmp'), f"expected a place for a new folder, got {out}"
-    try: draft.mkdir(parents=True)
-    except OSError as e: raise ValueError(f"{place} ({e.strerror}); choose another") from None
-    try:
-        yield draft
-        try: draft.rename(out)
-        except OSError as e: raise ValueError(f"{place} ({e.strerror}); choose another") from None
-    finally: shutil.rmtree(draft, ignore_errors=True)
-
 def export(population: Population, organelle: str, # an id, best, or merged
            out: str | Path, # a new folder
            *, run: Run | None = None, # that it lived in: for descent, seed and configuration
@@ -209,7 +193,7 @@ def export(population: Population, organelle: str, # an id, best, or merged
     if run is not None and run.hashes.get('host') != weights:
         raise ValueError(f"expected the host of the run (weights {run.hashes.get('host')!r:.40}), got {weights!r}; "
                          "load that host")
-    with _appearing(out) as folder:
+    with new_folder(out) as folder:
         made = select(population, organelle, selection(n, seed=seed))
         exams = measured(population, made, selection(n, seed=seed + 1))
         own = alone(population, made.factors)

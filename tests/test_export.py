@@ -206,7 +206,7 @@ def test_a_folder_is_there_completely_or_not_at_all(living, tmp_path, monkeypatc
         (tmp_path / 'new').write_text('somebody else was faster')
         return 'card'
     monkeypatch.setattr(module, 'card', late)
-    assert 'expected a place' in wrong_lines(lambda: export(living, 'o1', tmp_path / 'new', n=24))
+    assert 'which exists; choose another' in wrong_lines(lambda: export(living, 'o1', tmp_path / 'new', n=24))
     assert (tmp_path / 'new').read_text() == 'somebody else was faster'
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*before, 'new'])
 

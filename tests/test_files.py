@@ -81,6 +81,15 @@ def test_a_folder_appears_when_it_is_full(tmp_path):
     with pytest.raises(ValueError, match='expected a place'), new_folder(tmp_path / 'file' / 'a'): pass
 
 
+def test_of_two_who_make_one_folder_the_first_has_it(tmp_path):
+    with pytest.raises(ValueError, match='which exists') as said, new_folder(tmp_path / 'a') as draft:
+        (draft / 'x').write_text('second')
+        (tmp_path / 'a').mkdir()
+        (tmp_path / 'a' / 'x').write_text('first')
+    assert '\n' not in str(said.value) and [p.name for p in tmp_path.iterdir()] == ['a']
+    assert (tmp_path / 'a' / 'x').read_text() == 'first'
+
+
 def test_drafts_of_the_killed_are_swept_and_nothing_else(tmp_path):
     for name in ('.a.1.tmp', '.b.2.tmp', 'c.tmp', '.d'): (tmp_path / name).mkdir()
     (tmp_path / '.f.3.tmp').write_text('')
@@ -140,6 +149,6 @@ def test_the_second_is_refused_and_told_by_whom(tmp_path):
 
 
 def test_a_note_of_a_stranger_is_only_text(tmp_path):
-    for note in ('{', '[]', json.dumps({'process': 'x' * 10**4, 'machine': '\x1b[2J'})):
+    for note in ('{', '[]', json.dumps({'process': '\x1b[2J' * 100, 'machine': '\x1b[2J'})):
         (tmp_path / '.owner.json').write_text(note)
         assert len(owner(tmp_path)) < 120 and '\x1b' not in owner(tmp_path)

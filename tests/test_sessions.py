@@ -312,6 +312,9 @@ DAMAGE = {
     'a table that is missing': (lambda f: (f / 'ledger.jsonl').unlink(), 'expected [0-9]+ bytes, got no file'),
     'a table that is a folder': (lambda f: ((f / 'ledger.jsonl').unlink(), (f / 'ledger.jsonl').mkdir()),
                                  'expected a file of rows'),
+    'an empty table that leads elsewhere': (lambda f: ((f / 'gates.jsonl').unlink(),
+                                                       (f / 'gates.jsonl').symlink_to(f.parent / 'outside')),
+                                            'expected a file of rows'),
     'no checkpoint': (lambda f: shutil.rmtree(f / 'checkpoints'), 'expected a run with a checkpoint'),
     'checkpoints elsewhere': (lambda f: (shutil.move(f / 'checkpoints', f.parent / 'there'),
                                          (f / 'checkpoints').symlink_to(f.parent / 'there')),
@@ -374,6 +377,16 @@ def test_a_deep_or_huge_state_is_refused(host, copy):
     refused(copy, host, 'nested too deeply')
 
 
+def test_a_generation_without_a_row_is_noticed(host, copy):
+    "By whoever forged a manifest, or stepped an ecology without its session"
+    path, manifest = copy / 'timings.jsonl', last(copy) / 'manifest.json'
+    path.write_bytes(b''.join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    known = json.loads(manifest.read_text())
+    known['tables']['timings'] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
+    manifest.write_text(json.dumps(known | {'sha256': _own(known)}))
+    refused(copy, host, 'a row and a timing for each of 4 generations')
+
+
 def test_a_foreign_host_is_named(copy):
     refused(copy, tiny_host('qwen3'), 'host was [0-9a-f]+ and is')
 
@@ -390,6 +403,47 @@ def test_swapped_checkpoints_are_told_apart(host, copy, tmp_path):
 def test_a_renamed_checkpoint_is_another_generation(host, copy):
     last(copy).rename(last(copy).with_name('000009'))
     refused(copy, host, 'expected the state of an ecology')
+
+
+def test_who_is_interrupted_in_the_middle_of_a_generation_has_to_resume(host, tmp_path, monkeypatch):
+    "What is in memory is then half a generation; only the checkpoint is whole"
+    config, folder, real = preset('frozen'), tmp_path / 'a', Ecology.step
+    with begin_session(folder, host, config, seed=3, every=2) as session:
+        def pressed(self):
+            record = real(self)
+            if self.generation == 4: raise KeyboardInterrupt
+            return record
+        monkeypatch.setattr(Ecology, 'step', pressed)
+        with pytest.raises(KeyboardInterrupt): session.live(6, say=None)
+        monkeypatch.undo()
+        for attempt in (lambda: session.live(6, say=None), session.save):
+            with pytest.raises(ValueError, match='resume_session') as said: attempt()
+            assert '\n' not in str(said.value)
+        with resume_session(folder, host) as again: again.live(6, say=None)
+    assert told(folder) == told(lived(tmp_path / 'whole', host, config, [6]))
+
+
+def test_a_session_that_is_over_writes_no_more(host, copy):
+    with resume_session(copy, host) as session: pass
+    before = everything(copy)
+    with pytest.raises(ValueError, match='resume_session'): session.live(6, say=None)
+    assert everything(copy) == before
+
+
+def test_nothing_is_begun_with_a_senseless_interval(host, tmp_path):
+    with pytest.raises(ValueError, match='every 1 or more'):
+        begin_session(tmp_path / 'a', host, preset('debug'), every=0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_names_of_tables_are_on_the_disk_before_a_checkpoint_counts_on_them(host, tmp_path, monkeypatch):
+    synced, real = [], os.fsync
+    def noted(handle): synced.append(os.path.realpath(f'/proc/self/fd/{handle}')), real(handle)
+    with begin_session(tmp_path / 'a', host, preset('frozen'), every=9) as session:
+        session.run.record(session.ecology.step())
+        monkeypatch.setattr(os, 'fsync', noted)
+        session.tables()
+    assert str(tmp_path / 'a') in synced
 
 
 def test_two_sessions_never_share_a_folder(host, copy):
@@ -412,6 +466,12 @@ def test_a_colony_is_had_without_its_books(host, copy, good):
         with pytest.raises(ValueError, match=says): colony(copy, hosts)
         flip(last(copy) / 'state.json')
     with pytest.raises(ValueError, match='expected a run folder'): colony(copy.parent)
+
+
+def test_a_colony_of_another_record_is_refused(host, copy):
+    "A model card would tell the seed that somebody wrote there"
+    edit(copy / 'run.json', b'"seed": 3', b'"seed": 4')
+    with pytest.raises(ValueError, match='run.json expected what was written'): colony(copy, {'embedded': host})
 
 
 def test_pruning_takes_the_oldest(tmp_path):
