@@ -142,6 +142,7 @@ def _record_misfits(record: dict) -> str:
     empty = [name for name in _RECORD if record[name] is None]
     if empty: return f"{', '.join(empty)} expected a value, got null"
     if record['format'] != 1: return f"expected format 1, got {record['format']}; it needs another version of evolora"
+    if not isinstance(id := record['host'].get('id'), str): return f"host expected an id in text, got {id!r:.60}"
     hashes = record['hashes']
     if not all(isinstance(value, str) for value in hashes.values()): return 'hashes expected text, got something else'
     return '' if hashes.get('config') == config_hash(record['config']) else 'config was changed after the run began'
