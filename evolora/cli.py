@@ -97,7 +97,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
     with session:
         try: session.live(generations, say=lambda line: print(line, flush=True))
         except OSError as e:
-            raise ValueError(f"{folder}: {e.strerror or e}; what was lived through is kept, make room and go on with "
+            raise ValueError(f"{folder}: {e.strerror or e}; mend that, and go on from its last checkpoint with "
                              f"`evolora run --resume {folder}`") from None
         _ended(session, folder)
 
@@ -112,8 +112,6 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                                               'verify: a second one checks what the others propose.')] = 'route',
         max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48):
     "Ask the organelles of a run: each answer, the choice, and why."
-    from rich.markup import escape as plain
-
     from evolora import asking
     from evolora.sessions import colony
     population, _ = colony(run)
@@ -121,10 +119,10 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
     reply = asking.ask(population, prompt, router=asking.router_of(run, population), members=who, strategy=strategy,
                        max_new_tokens=max_new_tokens)
     table = reply.answers.assign(organelle=[id or 'host' for id in reply.answers.organelle],
-                                 text=[plain(visible(t).replace('\n', ' ')) for t in reply.answers.text],
+                                 text=[t.replace('\n', ' ') for t in reply.answers.text],
                                  score=['' if x != x else f'{x:.3g}' for x in reply.answers.score])
     kind = reply.guess.family or f'nothing known (nearest: {reply.guess.nearest})'
-    show(table.rename(columns={'why': 'because', 'text': 'answer'}), f'{strategy}: {plain(visible(reply.why))}')
+    show(table.rename(columns={'why': 'because', 'text': 'answer'}), f'{strategy}: {reply.why}')
     print(f'the question resembles {kind}, {reply.guess.likeness:.2f}; {reply.flops / 1e9:.4f} GFLOPs', file=sys.stderr)
     print(visible(reply.text))
 
@@ -308,10 +306,11 @@ def main(arguments: list[str] | None = None) -> None:
     except typer.Exit as e: code = e.exit_code
     except (typer.TyperException, ValueError, KeyError) as e:
         message = e.format_message() if hasattr(e, 'format_message') else str(e.args[0] if e.args else e)
-        if message: print(f'evolora: {" ".join(message.split())}', file=sys.stderr)      # without one, help was shown
+        if message: say(f'evolora: {visible(" ".join(message.split()))}')        # without one, help was shown
         code = 2
     except OSError as e:
-        print(f'evolora: {e.strerror or e}: {e.filename}; choose a place that can be read and written', file=sys.stderr)
+        where = f': {visible(str(e.filename))}' if e.filename else ''
+        say(f'evolora: {e.strerror or e}{where}; choose a place that can be read and written')
         code = 2
     except MemoryError as e:
         print(f'evolora: {e or "out of memory"} (in a configuration: batch, and plasticity.chunk)', file=sys.stderr)

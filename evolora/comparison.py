@@ -12,13 +12,23 @@ from pathlib import Path
 import pandas as pd
 
 from .analysis import load, summary
+from .checkpoints import checkpoints, read_manifest
 from .runs import Run, config_differences, differences
+from .sessions import check_record, check_tables
 
 # %% ../nbs/16_comparison.ipynb #4cb94547
+def _check(run: Run) -> None:
+    "ValueError if a run is not what its latest checkpoint knows of it; without a checkpoint nobody can tell"
+    for latest in checkpoints(run.folder)[-1:]:
+        manifest = read_manifest(latest)
+        check_record(run, manifest)
+        check_tables(run, manifest['tables'])
+
 def comparable(folders: Iterable[str | Path]) -> list[Run]:
     "The runs in these folders; ValueError names what two of them may not differ in"
     runs = [Run.open(folder) for folder in folders]
     if len(runs) < 2: raise ValueError(f"expected two runs or more to compare, got {len(runs)}; name another")
+    for run in runs: _check(run)
     fixed = [{k: h for k, h in run.hashes.items() if k != 'config'} for run in runs]
     for run, mine in zip(runs[1:], fixed[1:]):
         if wrong := differences(fixed[0], mine) or differences(mine, fixed[0]):

@@ -142,8 +142,9 @@ def _record_misfits(record: dict) -> str:
     empty = [name for name in _RECORD if record[name] is None]
     if empty: return f"{', '.join(empty)} expected a value, got null"
     if record['format'] != 1: return f"expected format 1, got {record['format']}; it needs another version of evolora"
-    if not isinstance(record['host'].get('id'), str) or not isinstance(record['host'].get('dtype', ''), str):
-        return 'host expected an id and a dtype in words, got something else'
+    for key in ('id', 'dtype'):     # runs of before knew no dtype
+        if not isinstance(said := record['host'].get(key, '' if key == 'dtype' else None), str):
+            return f"host expected an {key} in text, got {said!r:.60}"
     hashes = record['hashes']
     if not all(isinstance(value, str) for value in hashes.values()): return 'hashes expected text, got something else'
     return '' if hashes.get('config') == config_hash(record['config']) else 'config was changed after the run began'

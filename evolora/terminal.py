@@ -10,16 +10,17 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 # %% ../nbs/17_terminal.ipynb #0d865a7c
 def show(frame, title: str) -> None:
     "A DataFrame as a table on the terminal"
-    table = Table(title=title, title_justify='left')
-    for i, name in enumerate(frame.columns): table.add_column(str(name), justify='left' if i == 0 else 'right')
-    for row in frame.itertuples(index=False): table.add_row(*(f'{x:.3f}' if isinstance(x, float) else str(x)
-                                                              for x in row))
+    plain = lambda x: escape(f'{x:.3f}' if isinstance(x, float) else visible(str(x)))      # nothing in it is markup
+    table = Table(title=plain(title), title_justify='left')
+    for i, name in enumerate(frame.columns): table.add_column(plain(name), justify='left' if i == 0 else 'right')
+    for row in frame.itertuples(index=False): table.add_row(*map(plain, row))
     Console().print(table)
 
 def progress() -> Progress:

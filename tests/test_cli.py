@@ -92,7 +92,7 @@ def refuses(say, *arguments, says=''):
     before = disk('..')
     code, out, err = say(*arguments)
     assert (code, out, len(err.splitlines())) == (2, '', 1), (code, out, err)
-    assert err.startswith('evolora: ') and len(err) > 30 and says in err, err
+    assert err.startswith('evolora: ') and len(err) > 30 and says in err and err[:-1].isprintable(), err
     assert disk('..') == before
 
 
@@ -254,6 +254,14 @@ def test_what_is_no_run_cannot_be_asked(say, name):
 def last(run): return checkpoints(run)[-1]
 
 
+def edit_host(id):
+    def edit(run):
+        record = json.loads((run / 'run.json').read_text())
+        record['host']['id'] = id
+        (run / 'run.json').write_text(json.dumps(record))
+    return edit
+
+
 def edit_config(run):
     record = json.loads((run / 'run.json').read_text())
     record['config']['founders'] = 5
@@ -262,15 +270,18 @@ def edit_config(run):
 
 @pytest.mark.parametrize('damage', [lambda run: (run / 'run.json').write_text('{'),
                                     lambda run: (run / 'run.json').write_text('[]'), edit_config,
+                                    edit_host(5), edit_host(['x']), edit_host('\x1b[2J'),
                                     lambda run: shutil.rmtree(run / 'checkpoints'),
                                     lambda run: (last(run) / 'population/population.json').unlink(),
                                     lambda run: next(last(run).rglob('*.safetensors')).write_bytes(b'x'),
                                     lambda run: next(last(run).rglob('*.safetensors')).unlink()],
-                         ids=['half run.json', 'list run.json', 'edited', 'no checkpoint', 'no population.json',
+                         ids=['half run.json', 'list run.json', 'edited',
+                              'a number as host', 'a list as host', 'a host that steers', 'no checkpoint', 'no population.json',
                               'other weights', 'no weights'])
 def test_a_damaged_run_cannot_be_asked(say, world, damage):
     damage(Path(shutil.copytree(world / 'run', 'run')))
     refuses(say, 'ask', 'run', 'hello')
+    refuses(say, 'run', '--resume', 'run', '--generations', GENERATIONS + 1)
 
 
 def test_a_run_is_asked_on_its_own_host(say, world, tmp_path):
@@ -402,9 +413,15 @@ def test_a_full_disk_is_one_line_that_says_how_to_go_on(say, world, monkeypatch)
     monkeypatch.setattr(runs, 'append', full)
     code, out, err = say('run', '--config', config(), '--host', world / 'host', '--out', 'run')
     assert code == 2 and len(err.splitlines()) == 1
-    assert 'No space left on device' in err and '--resume run' in err
+    assert 'No space left on device' in err and 'last checkpoint' in err and '--resume run' in err
     monkeypatch.setattr(runs, 'append', real)
     assert say('run', '--resume', 'run', '--generations', 2)[0] == 0
+
+
+def test_a_disk_that_was_full_from_the_beginning_is_one_line(say, world, monkeypatch):
+    def full(file, data): raise OSError(28, 'No space left on device')
+    monkeypatch.setattr('evolora.files._put', full)
+    refuses(say, 'run', '--config', config(), '--host', world / 'host', '--out', 'run', says='No space left on device;')
 
 
 def test_a_dry_run_loads_and_writes_nothing(say, monkeypatch):
@@ -422,6 +439,10 @@ def test_runs_are_compared_where_they_can_be(say, world):
     assert say('run', '--config', dear, '--host', world / 'host', '--generations', 2, '--out', 'dear')[0] == 0
     code, out, err = say('compare', world / 'run', 'dear')
     assert code == 0 and 'economy.ticket' in out and 'seed' in out and 'accuracy' in out and 'capacity' not in out
+    shutil.copytree('dear', '[bold]')
+    assert '2 [bold]' in say('compare', 'dear', '[bold]')[1]
+    (Path('[bold]') / 'lineage.jsonl').write_text('{}')
+    refuses(say, 'compare', 'dear', '[bold]', says='lineage.jsonl')
     assert say('run', '--config', 'debug', '--generations', 1, '--out', 'foreign')[0] == 0
     for arguments, says in (((world / 'run',), 'two runs'), ((world / 'run', 'foreign'), 'host was'),
                             ((world / 'run', 'nowhere'), 'run folder')): refuses(say, 'compare', *arguments, says=says)

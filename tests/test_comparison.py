@@ -8,6 +8,7 @@ from evolora.configuration import load_config
 from evolora.ecology import Ecology
 from evolora.host import tiny_host
 from evolora.runs import begin, config_differences, differences
+from evolora.sessions import begin_session
 
 
 @pytest.fixture(scope='module')
@@ -43,6 +44,21 @@ def test_what_may_not_differ_is_named(runs, tmp_path, key):
     del record['hashes'][key]
     (other / 'run.json').write_text(json.dumps(record))
     with pytest.raises(ValueError, match=f'{key} was'): comparable([runs / 'one', other])
+
+
+def test_what_was_edited_is_not_compared(tmp_path):
+    host, config = tiny_host(), load_config('debug')
+    for name in ('one', 'two'):
+        with begin_session(tmp_path / name, host, config) as session: session.live(1, say=None)
+    comparable([tmp_path / 'one', tmp_path / 'two'])
+    for name, old, new in (('generations.jsonl', '"alive": ', '"alive": 1'), ('run.json', '"seed": ', '"seed": 1')):
+        path = tmp_path / 'two' / name
+        text = path.read_text()
+        path.write_text(text.replace(old, new, 1))
+        with pytest.raises(ValueError, match=f'{name}.* expected .* written') as said:
+            comparable([tmp_path / 'one', tmp_path / 'two'])
+        assert '\n' not in str(said.value)
+        path.write_text(text)
 
 
 def test_one_run_is_no_comparison(runs):

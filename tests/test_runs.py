@@ -110,7 +110,8 @@ def test_what_exists_is_never_touched(tmp_path, existing):
 
 
 @pytest.mark.parametrize('wrong', [{'config': {'x': float('inf')}}, {'config': {'x': object()}}, {'seed': 1.5},
-                                   {'seed': None}, {'host': 'tiny'}, {'version': 1}, {'hashes': {'tasks': 7}}])
+                                   {'seed': None}, {'host': 'tiny'}, {'host': {}}, {'host': {'id': 5}},
+                                   {'version': 1}, {'hashes': {'tasks': 7}}])
 def test_a_wrong_beginning_writes_nothing(tmp_path, wrong):
     with pytest.raises(ValueError): create(tmp_path / 'run', **wrong)
     assert list(tmp_path.iterdir()) == []
