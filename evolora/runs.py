@@ -144,7 +144,7 @@ def _record_misfits(record: dict) -> str:
     if record['format'] != 1: return f"expected format 1, got {record['format']}; it needs another version of evolora"
     for key in ('id', 'dtype'):     # runs of before knew no dtype
         if not isinstance(said := record['host'].get(key, '' if key == 'dtype' else None), str):
-            return f"host expected an {key} in text, got {said!r:.60}"
+            return f"host expected its {key} in text, got {said!r:.60}"
     hashes = record['hashes']
     if not all(isinstance(value, str) for value in hashes.values()): return 'hashes expected text, got something else'
     return '' if hashes.get('config') == config_hash(record['config']) else 'config was changed after the run began'

@@ -275,9 +275,9 @@ def edit_config(run):
                                     lambda run: (last(run) / 'population/population.json').unlink(),
                                     lambda run: next(last(run).rglob('*.safetensors')).write_bytes(b'x'),
                                     lambda run: next(last(run).rglob('*.safetensors')).unlink()],
-                         ids=['half run.json', 'list run.json', 'edited',
-                              'a number as host', 'a list as host', 'a host that steers', 'no checkpoint', 'no population.json',
-                              'other weights', 'no weights'])
+                         ids=['half run.json', 'list run.json', 'edited', 'a number as host', 'a list as host',
+                              'a host that steers', 'no checkpoint', 'no population.json', 'other weights',
+                              'no weights'])
 def test_a_damaged_run_cannot_be_asked(say, world, damage):
     damage(Path(shutil.copytree(world / 'run', 'run')))
     refuses(say, 'ask', 'run', 'hello')

@@ -26,7 +26,7 @@ HEAVY = {
     'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'host', 'plasticity', 'pretraining',
                'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
                'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines', 'export',
-               'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins'},
+               'comparison', 'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins'},
               {'runs', 'doctor', 'bench', 'cli'}),
     'altair': ({'analysis'}, {'cli', 'bench', 'results'}),
     'vl_convert': ({'analysis'}, set()),
