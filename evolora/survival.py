@@ -57,9 +57,11 @@ def _armed(moment: str, at: float, rng: np.random.Generator) -> dict[str, int]:
     if moment == 'time': threading.Timer(at, _die).start()
     return counts
 
+# %% ../nbs/18_survival.ipynb #4a0e8455
 def _live(folder: Path, config: EcologyConfig, host: Host, generations: int, every: int, note: Path) -> None:
     "Begin a run, or go on with it, and note each generation that a checkpoint has kept"
-    def kept(session: Session) -> None: note.write_text(str(session.ecology.generation))
+    def kept(session: Session) -> None:
+        with note.open('a') as file: file.write(f'{session.ecology.generation}\n')
     session = resume_session(folder, host, every=every) if folder.exists() else begin_session(
         folder, host, config, seed=1, every=every)
     with session:
@@ -96,10 +98,21 @@ def _grown(folder: Path) -> dict[str, str]:
     return {p.relative_to(last).as_posix(): digest(p) for p in sorted(last.rglob('*'))
             if p.is_file() and p.name != 'manifest.json'}
 
+# %% ../nbs/18_survival.ipynb #8483b059
 def _run(*arguments) -> int:
     "The exit code of a victim"
     code = f'from evolora.survival import _victim; _victim(*{json.dumps([str(arguments[0]), *arguments[1:]])})'
     return subprocess.run([sys.executable, '-c', code], capture_output=True).returncode
+
+def _noted(note: Path) -> int:
+    "The last generation that a victim has noted"
+    return [0, *map(int, note.read_text().split() if note.exists() else [])][-1]
+
+def _moment(counts: dict, left: float, rng: np.random.Generator) -> tuple[str, float]:
+    "A kind of moment, and which one of those that a victim with so much of its life left will come to"
+    moment = MOMENTS[rng.integers(len(MOMENTS))]
+    most = counts[moment] * left
+    return moment, rng.random() * most if moment == 'time' else int(rng.integers(1, max(2, most)))
 
 def kills(n: int, folder: str | Path, *, presets: Sequence[str] = tuple(sorted(p.stem for p in PRESETS.glob('*.yaml'))),
           generations: int = 8, every: int = 2, each: int = 5, seed: int = 0, # kills in one life
@@ -112,16 +125,15 @@ def kills(n: int, folder: str | Path, *, presets: Sequence[str] = tuple(sorted(p
         counts, share = json.loads(whole.with_suffix('.counts').read_text()), n // len(presets) + (
             i < n % len(presets))
         for first in range(0, share, each):
-            here, own = Path(folder) / f'{preset} {first}', []
+            here, own, there = Path(folder) / f'{preset} {first}', [], 0
             for _ in range(min(each, share - first)):
-                moment = MOMENTS[rng.integers(len(MOMENTS))]
-                at = rng.random() * counts['time'] if moment == 'time' else int(rng.integers(1, counts[moment] + 1))
+                moment, at = _moment(counts, max(1 - there / generations, .1), rng)
                 code = _run(here, preset, generations, every, moment, at, int(rng.integers(1 << 30)))
                 tick()
-                kept = int(here.with_suffix('.note').read_text()) if here.with_suffix('.note').exists() else 0
+                kept = _noted(here.with_suffix('.note'))
                 there = int(checkpoints(here)[-1].name) if here.exists() else 0
                 own.append({'preset': preset, 'moment': moment, 'at': float(at), 'killed': code == -signal.SIGKILL,
-                            'kept': kept, 'lost beyond': kept - there})
+                            'kept': kept, 'lost beyond': max(kept - there, 0)})       # it may die before it notes
             done = _run(here, preset, generations, every, 'never', 0, seed) == 0
             same = done and told(here) == told(whole) and _grown(here) == _grown(whole) and not [*here.rglob('*.tmp')]
             lines += [line | {'same': same} for line in own]
@@ -159,6 +171,7 @@ def _swapped(folder: Path, other: Path, rng) -> str:
     shutil.copy(theirs, path)
     return path.name
 
+# %% ../nbs/18_survival.ipynb #a9bb509a
 _HOSTILE = ('../../escaped', '/tmp/escaped', 'o1/../../x', 'o\x00', '\x1b[2J', 'o' * 5000, '', '<script>', '$(touch x)')
 
 def _named(folder: Path, other: Path, rng) -> str:
@@ -212,6 +225,7 @@ def _preset(folder: Path, canary: Path, rng) -> Callable:
     (folder / 'preset.yaml').write_text(texts[rng.integers(len(texts))])
     return lambda: load_config(folder / 'preset.yaml')
 
+# %% ../nbs/18_survival.ipynb #06f7a7b8
 def _adapter(folder: Path, canary: Path, rng, population: Population) -> Callable:
     population.export_peft(population.ids[0], folder / 'adapter')
     weights, config = (folder / 'adapter' / name for name in ('adapter_model.safetensors', 'adapter_config.json'))
@@ -227,6 +241,7 @@ def _adapter(folder: Path, canary: Path, rng, population: Population) -> Callabl
     else: config.write_text('[' * 10**6)
     return lambda: population.import_peft(folder / 'adapter')
 
+# %% ../nbs/18_survival.ipynb #412acbe2
 def _model(folder: Path, canary: Path, rng) -> Callable:
     shutil.copytree(EMBEDDED, folder / 'model')
     weights, config = (folder / 'model' / name for name in ('model.safetensors', 'config.json'))
@@ -244,6 +259,7 @@ def _model(folder: Path, canary: Path, rng) -> Callable:
     else: (folder / 'model' / 'tokenizer.json').write_text('{')
     return lambda: load_host(folder / 'model', threads=1)
 
+# %% ../nbs/18_survival.ipynb #075275d1
 def _seen(folder: Path) -> dict[str, str]:
     "Every file of a folder by its fingerprint; links by where they lead"
     return {p.relative_to(folder).as_posix(): os.readlink(p) if p.is_symlink() else digest(p)
@@ -256,6 +272,7 @@ def _verdict(attempt: Callable) -> tuple[str, str]:
     except Exception as e: return 'traceback', f'{type(e).__name__}: {e}'   # whatever it is, it is counted
     return 'accepted', ''
 
+# %% ../nbs/18_survival.ipynb #2712edb1
 def damages(n: int, folder: str | Path, host: Host, *, seed: int = 0,
             tick: Callable[[], None] = lambda: None) -> pd.DataFrame:
     "A line a case: what was done to what, what came of it, whether anything was changed, and whether code ran"
@@ -273,7 +290,7 @@ def damages(n: int, folder: str | Path, host: Host, *, seed: int = 0,
             shutil.copytree(folder / 'good', case)
             what = RUN_DAMAGES[kind](case, folder / 'other', rng)
             attempt = [lambda: resume_session(case, host).close(), lambda: reopen(case, {'embedded': host})][
-                kind != 'foreign' and what not in _BOOKS and i % 4 == 3]
+                what not in _BOOKS and i % 4 == 3]
         else:
             case.mkdir()
             what, attempt = kind, (_adapter(case, canary, rng, population.ecology.population) if kind == 'adapter' else
@@ -288,7 +305,7 @@ def damages(n: int, folder: str | Path, host: Host, *, seed: int = 0,
     return pd.DataFrame(lines)
 
 # Only a session reads these; who asks a colony does not need them.
-_BOOKS = {f'{table}.jsonl' for table in TABLES} | {'run.json'}
+_BOOKS = {f'{table}.jsonl' for table in TABLES}
 
 # %% ../nbs/18_survival.ipynb #55691844
 def weight(folder: str | Path, host: Host, *, organelles: int = 64, generations: int = 10, every: int = 10,
@@ -318,8 +335,8 @@ def survival_targets(killed: pd.DataFrame, damaged: pd.DataFrame, weighed: dict 
     n, cases = len(killed), len(damaged)
     return [
         target(f'lives that end as without kills, of {n} kills', f'>= {n}', killed.same.sum() if n else None),
-        target('kills that came', '>= 0', killed.killed.sum() if n else None),
-        target('generations lost beyond the last checkpoint', '<= 0', killed['lost beyond'].abs().sum() if n else None),
+        target(f'kills that came, of {n}', f'>= {.9 * n:g}', killed.killed.sum() if n else None),
+        target('generations lost beyond the last checkpoint', '<= 0', killed['lost beyond'].sum() if n else None),
         target(f'damages named in one line, of {cases}', f'>= {cases}', (damaged.outcome == 'named').sum()),
         target('damages that end in a traceback', '<= 0', (damaged.outcome == 'traceback').sum()),
         target('damages accepted in silence', '<= 0', (damaged.outcome == 'accepted').sum()),
