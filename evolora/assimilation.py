@@ -47,7 +47,7 @@ class AssimilationConfig(BaseModel):
     least_power: float = _knob(.5, 'power below which a test is not begun', ge=0, lt=1)
     pairs: int = _knob(1000, 'most pairs of answers in a test', ge=8)
     look: int = _knob(48, 'pairs between two looks', ge=8)
-    sitting: int = _knob(288, 'pairs after which a child goes on probation if its test is still open', ge=8)
+    sitting: int = _knob(480, 'pairs after which a child goes on probation if its test is still open', ge=8)
     futility: float = _knob(.05, 'outlook below which a test is given up', ge=0, lt=1)
     canary: int = _knob(16, 'easy tasks that a child must not forget', ge=1)
     canary_kept: float = _knob(.75, 'share of those that the host solves which a child must solve', ge=0, le=1)
