@@ -72,7 +72,8 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits the '
                                                   'device.')] = None,
-        threads: Annotated[int, typer.Option(min=1, help='Torch threads; one is often fastest for small hosts.')] = 1):
+        threads: Annotated[int, typer.Option(min=1, help='Torch threads; one is often fastest for small hosts. With '
+                                                'other ones a run does not go on.')] = 1):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.configuration import load_config
     from evolora.profiles import forecast, priced_for

@@ -310,4 +310,5 @@ def read(folder, table: str) -> pd.DataFrame:
 def begin(folder, ecology, **how) -> Run:
     "A new run folder for an ecology that is about to live; `run.record` is the hook that fills it"
     return Run.create(folder, config=ecology.config.model_dump(), hashes=ecology.hashes(), seed=ecology.seed,
-                      host={'id': ecology.host.id, 'parameters': ecology.host.parameters}, version=__version__, **how)
+                      host={'id': ecology.host.id, 'parameters': ecology.host.parameters} | ecology.host.arithmetic,
+                      version=__version__, **how)

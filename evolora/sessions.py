@@ -146,7 +146,8 @@ def resume_session(folder: str | Path, host: Host | None = None, *, every: int =
         if not (known := checkpoints(folder)):
             raise ValueError(f"expected a run with a checkpoint, got {folder}; make one with `evolora run --out DIR`")
         host = host or load_host(run.host['id'], device=device, dtype=dtype, threads=threads)
-        then, now = run.hashes | {'version': run.version}, hashes_of(host) | {'version': __version__}
+        then, now = (run.host | run.hashes | {'version': run.version},
+                     hashes_of(host) | host.arithmetic | {'version': __version__})
         if wrong := differences(then, now):
             raise ValueError(f"{folder} expected the circumstances in which it began: {'; '.join(wrong)}")
         ecology = Ecology(host, checked_config(run.config, folder / 'run.json'), seed=run.seed)

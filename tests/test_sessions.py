@@ -386,6 +386,13 @@ def test_a_foreign_host_is_named(copy):
     refused(copy, tiny_host('qwen3'), 'host was [0-9a-f]+ and is')
 
 
+def test_other_arithmetic_is_named(host, copy):
+    "Sums of two threads end in other bits than those of one"
+    torch.set_num_threads(2)
+    try: refused(copy, host, 'threads was 1 and is 2')
+    finally: torch.set_num_threads(1)
+
+
 def test_swapped_checkpoints_are_told_apart(host, copy, tmp_path):
     "Each is whole in itself, but of another run"
     other = lived(tmp_path / 'other', host, preset('debug'), [4], seed=4)
