@@ -71,6 +71,7 @@ def write_checkpoint(folder: str | Path, ecology: Ecology, *, # the folder of th
         write_whole(draft / 'manifest.json', json.dumps(manifest | {'sha256': _own(manifest)}, indent=1) + '\n')
     return Path(folder) / 'checkpoints' / f'{ecology.generation:06}'
 
+# %% ../nbs/13_checkpoints.ipynb #f072bedf
 def checkpoints(folder: str | Path) -> list[Path]:
     "The checkpoints of a run, oldest first"
     where = Path(folder) / 'checkpoints'

@@ -29,7 +29,7 @@ app.add_typer(bench_app, name='bench')
 # %% ../nbs/19_cli.ipynb #b24fc03a
 _HOST = 'embedded, qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b, a model folder, or a Hugging Face id.'
 
-def _same_run(resume: Path, config: str | None, host: str | None, seed: int | None, out: Path | None) -> None:
+def _same_run(resume: Path, config: str | None, host: str | None, out: Path | None, **plain) -> None:
     "Refuse options that would make a run that is gone on with another one; those that repeat it do no harm"
     from evolora.configuration import load_config
     from evolora.host import host_source
@@ -37,8 +37,10 @@ def _same_run(resume: Path, config: str | None, host: str | None, seed: int | No
     from evolora.runs import Run, config_differences
     run = Run.open(resume)
     if out: raise ValueError(f"expected --resume or --out, got both; --resume goes on in {resume}")
-    if seed not in (None, run.seed):
-        raise ValueError(f"expected the seed of the run, {run.seed}, got {seed}; leave --seed out")
+    known = run.host | {'seed': run.seed}
+    for name, value in plain.items():
+        if value is not None and value != known.get(name):
+            raise ValueError(f"expected the {name} of the run, {known.get(name)}, got {value}; leave --{name} out")
     if host and str(host_source(host)) not in (run.host['id'], str(host_source(run.host['id']))):
         raise ValueError(f"expected the host of the run, {run.host['id']}, got {host}; leave --host out")
     if config:
@@ -72,11 +74,12 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits the '
                                                   'device.')] = None,
-        threads: Annotated[int, typer.Option(min=1, help='Torch threads; one is often fastest for small hosts.')] = 1):
+        threads: Annotated[int | None, typer.Option(min=1, help='Torch threads, 1 by default: often fastest for small '
+                                                    'hosts. A run goes on with its own.')] = None):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.configuration import load_config
     from evolora.profiles import forecast, priced_for
-    if resume: _same_run(resume, config, host, seed, out)
+    if resume: _same_run(resume, config, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     name, host_name = 'ecology' if config is None else config, 'embedded' if host is None else host
     if dry_run:
         if resume: raise ValueError("expected --dry-run or --resume, got both; a run that exists is as large as it is")
@@ -85,11 +88,10 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
     from evolora.host import load_host
     from evolora.sessions import begin_session, resume_session
     if resume:
-        folder = resume
-        session = resume_session(resume, every=every, device=device, dtype=dtype, threads=threads, say=say)
+        folder, session = resume, resume_session(resume, every=every, say=say)
     else:
         settings, folder = load_config(name), new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}')
-        loaded = load_host(host_name, device=device, dtype=dtype, threads=threads)
+        loaded = load_host(host_name, device=device, dtype=dtype, threads=threads or 1)
         session = begin_session(folder, loaded, priced_for(settings, loaded), seed=seed or 0, every=every)
     ecology = session.ecology
     print(f'{len(ecology.population)} alive on host {ecology.host.id} ({ecology.host.parameters:,} weights), '

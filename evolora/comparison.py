@@ -12,13 +12,13 @@ from pathlib import Path
 import pandas as pd
 
 from .analysis import load, summary
-from .checkpoints import checkpoints, read_manifest
 from .runs import Run, config_differences, differences
-from .sessions import check_record, check_tables
 
 # %% ../nbs/16_comparison.ipynb #4cb94547
 def _check(run: Run) -> None:
     "ValueError if a run is not what its latest checkpoint knows of it; without a checkpoint nobody can tell"
+    from evolora.checkpoints import checkpoints, read_manifest      # they bring torch, which this module does without
+    from evolora.sessions import check_record, check_tables
     for latest in checkpoints(run.folder)[-1:]:
         manifest = read_manifest(latest)
         check_record(run, manifest)
@@ -36,6 +36,7 @@ def comparable(folders: Iterable[str | Path]) -> list[Run]:
                              f"{runs[0].folder}, got another: {'; '.join(wrong)}; compare runs of one kind")
     return runs
 
+# %% ../nbs/16_comparison.ipynb #d0009025
 def what_differs(runs: Iterable[Run]) -> pd.DataFrame:
     "A row for each setting in which runs differ, a column a run"
     runs = list(runs)

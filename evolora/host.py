@@ -116,6 +116,12 @@ class Host:
             tokenize=False, add_generation_prompt=True, enable_thinking=False)
         return self.tokenizer(texts, add_special_tokens=False)['input_ids']
 
+    @property
+    def arithmetic(self) -> dict:
+        "What decides the last bits of a sum, apart from the weights: device, precision, and how many torch threads"
+        return {'device': self.device.type, 'dtype': str(self.dtype).removeprefix('torch.'),
+                'threads': torch.get_num_threads()}
+
     def weights_hash(self) -> str:
         "SHA-256 over every weight and its name, whatever the device"
         digest = hashlib.sha256()

@@ -135,6 +135,7 @@ def _encode(table: str, rows: list[dict]) -> str:
 
 # %% ../nbs/13_runs.ipynb #3819e9af
 _RECORD = dict(format=int, version=str, seed=int, host=dict, config=dict, hashes=dict)
+_HOST = dict(id=str, device=str, dtype=str, threads=int)
 
 def _record_misfits(record: dict) -> str:
     "What is wrong with the values of a `run.json`, or nothing"
@@ -142,9 +143,9 @@ def _record_misfits(record: dict) -> str:
     empty = [name for name in _RECORD if record[name] is None]
     if empty: return f"{', '.join(empty)} expected a value, got null"
     if record['format'] != 1: return f"expected format 1, got {record['format']}; it needs another version of evolora"
-    for key in ('id', 'dtype'):     # runs of before knew no dtype
-        if not isinstance(said := record['host'].get(key, '' if key == 'dtype' else None), str):
-            return f"host expected its {key} in text, got {said!r:.60}"
+    for key, said in {'id': None, **record['host']}.items():
+        if key in _HOST and type(said) is not _HOST[key]: return f"host expected its {key}, got {said!r:.60}"
+    if not 1 <= record['host'].get('threads', 1) <= 1024: return 'host expected 1 to 1024 threads, got others'
     hashes = record['hashes']
     if not all(isinstance(value, str) for value in hashes.values()): return 'hashes expected text, got something else'
     return '' if hashes.get('config') == config_hash(record['config']) else 'config was changed after the run began'
@@ -312,5 +313,5 @@ def read(folder, table: str) -> pd.DataFrame:
 def begin(folder, ecology, **how) -> Run:
     "A new run folder for an ecology that is about to live; `run.record` is the hook that fills it"
     return Run.create(folder, config=ecology.config.model_dump(), hashes=ecology.hashes(), seed=ecology.seed,
-                      host={'id': ecology.host.id, 'parameters': ecology.host.parameters,
-                            'dtype': str(ecology.host.dtype).removeprefix('torch.')}, version=__version__, **how)
+                      host={'id': ecology.host.id, 'parameters': ecology.host.parameters} | ecology.host.arithmetic,
+                      version=__version__, **how)

@@ -134,9 +134,8 @@ def check_tables(run: Run, tables: dict[str, dict]) -> None:
             raise ValueError(f"{path} expected the rows that were written, got others; restore it from a copy")
 
 # %% ../nbs/13_sessions.ipynb #843c3f87
-def resume_session(folder: str | Path, host: Host | None = None, *, every: int = 10, device: str | None = None,
-                   dtype: str | None = None, threads: int = 1,
-                   say: Callable[[str], None] = lambda line: None) -> Session:
+def resume_session(folder: str | Path, host: Host | None = None, *, # default: the run's, loaded as it was
+                   every: int = 10, say: Callable[[str], None] = lambda line: None) -> Session:
     "Go on with a run from its latest checkpoint; ValueError for all that differs or is damaged, and nothing is changed"
     _check_interval(every)
     folder, stack = Path(folder), ExitStack()
@@ -145,8 +144,9 @@ def resume_session(folder: str | Path, host: Host | None = None, *, every: int =
         if last := stack.enter_context(locked(folder)): say(f'took over from {last}, which did not end well')
         if not (known := checkpoints(folder)):
             raise ValueError(f"expected a run with a checkpoint, got {folder}; make one with `evolora run --out DIR`")
-        host = host or load_host(run.host['id'], device=device, dtype=dtype or run.host.get('dtype'), threads=threads)
-        then, now = run.hashes | {'version': run.version}, hashes_of(host) | {'version': __version__}
+        host = host or load_host(run.host['id'], **{k: run.host.get(k) for k in ('device', 'dtype', 'threads')})
+        then, now = (run.host | run.hashes | {'version': run.version},
+                     hashes_of(host) | host.arithmetic | {'version': __version__})
         if wrong := differences(then, now):
             raise ValueError(f"{folder} expected the circumstances in which it began: {'; '.join(wrong)}")
         ecology = Ecology(host, checked_config(run.config, folder / 'run.json'), seed=run.seed)

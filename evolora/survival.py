@@ -111,7 +111,7 @@ def _noted(note: Path) -> int:
 def _moment(counts: dict, left: float, rng: np.random.Generator) -> tuple[str, float]:
     "A kind of moment, and which one of those that a victim with so much of its life left will come to"
     moment = MOMENTS[rng.integers(len(MOMENTS))]
-    most = counts[moment] * left
+    most = .9 * counts[moment] * left       # who goes on has less to do than who begins
     return moment, rng.random() * most if moment == 'time' else int(rng.integers(1, max(2, most)))
 
 def kills(n: int, folder: str | Path, *, presets: Sequence[str] = tuple(sorted(p.stem for p in PRESETS.glob('*.yaml'))),

@@ -421,7 +421,7 @@ def test_a_full_disk_is_one_line_that_says_how_to_go_on(say, world, monkeypatch)
 def test_a_disk_that_was_full_from_the_beginning_is_one_line(say, world, monkeypatch):
     def full(file, data): raise OSError(28, 'No space left on device')
     monkeypatch.setattr('evolora.files._put', full)
-    refuses(say, 'run', '--config', config(), '--host', world / 'host', '--out', 'run', says='No space left on device;')
+    refuses(say, 'run', '--config', config(), '--host', world / 'host', '--out', 'run', says='left on device; choose')
 
 
 def test_a_dry_run_loads_and_writes_nothing(say, monkeypatch):

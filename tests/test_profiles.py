@@ -205,7 +205,8 @@ def test_the_forecast_knows_what_is_there(embedded):
     assert found['parameters: an organelle'] == population.parameters('o1')
     stacks = [s for p in (population, ecology.assimilation.examiner.desk) for s in (p.stack.A, p.stack.B)]
     assert found['memory: adapters'] == sum(x.nbytes for stack in stacks for x in stack.values())
-    assert found['memory: moments of learning'] == sum(x.nbytes for x in ecology.plasticity.state()[0].values())
+    moments = ecology.plasticity.state()['moments']
+    assert found['memory: moments of learning'] == sum(x.nbytes for x in moments.values())
     assert found['memory: the host'] == sum(p.nbytes for p in embedded.model.parameters())
 
 

@@ -204,7 +204,8 @@ def killed(folder, config, at, stop=5):
 
 def test_a_run_does_not_slip_into_another_dtype(host, tmp_path):
     folder = lived(tmp_path / 'run', host, load_config('debug'), (1,))
-    with pytest.raises(ValueError, match='host was .* and is'): resume_session(folder, dtype='bfloat16')
+    with pytest.raises(ValueError, match='host was .* and is'): resume_session(
+            folder, load_host('embedded', dtype='bfloat16', threads=1))
 
 
 def test_whoever_is_killed_between_two_writes_goes_on_as_if_nothing_had_been(host, tmp_path):
@@ -389,6 +390,13 @@ def test_a_generation_without_a_row_is_noticed(host, copy):
 
 def test_a_foreign_host_is_named(copy):
     refused(copy, tiny_host('qwen3'), 'host was [0-9a-f]+ and is')
+
+
+def test_other_arithmetic_is_named(host, copy):
+    "Sums of two threads end in other bits than those of one"
+    torch.set_num_threads(2)
+    try: refused(copy, host, 'threads was 1 and is 2')
+    finally: torch.set_num_threads(1)
 
 
 def test_swapped_checkpoints_are_told_apart(host, copy, tmp_path):
