@@ -357,7 +357,7 @@ def test_conditions_are_what_was_promised():
     assert single.plasticity == whole.plasticity and set(amount.values()) == {64}   # energy decides nothing for one
     assert single.curriculum == whole.curriculum.model_copy(update=amount)
     assert CONDITIONS['random_search'].config().plasticity.rule == 'none'
-    assert {n for n, c in CONDITIONS.items() if c.several} == {'random_search', 'specialists', 'ecology'}
+    assert {n for n, c in CONDITIONS.items() if c.several} == {'random_search', 'specialists', 'unmerged', 'ecology'}
     assert {n for n, c in CONDITIONS.items() if c.match == 'answers'} == {'local', 'backprop'}
     for one, other in (('sft', 'sft_bits'), ('grpo', 'backprop')):
         assert len({json.dumps(CONDITIONS[n].model_dump(exclude={'name', 'what', 'match'})) for n in (one, other)}) == 1
@@ -392,13 +392,13 @@ def test_an_adapter_comes_back_as_it_was(host, tmp_path):
     with pytest.raises(ValueError, match='not an empty folder'): made.export(tmp_path / 'a')
 
 
-@pytest.mark.parametrize('key', ['host', 'streams', 'grader'])
+@pytest.mark.parametrize('key', ['host', 'streams', 'grader', 'cost'])
 def test_results_of_another_world_are_refused(host, tmp_path, key):
     train(host, small('sft'), budget=3, match='answers').export(tmp_path / 'a')
     note = json.loads((tmp_path / 'a' / 'trained.json').read_text())
     note['hashes'][key] = '0' * 16
     (tmp_path / 'a' / 'trained.json').write_text(json.dumps(note))
-    with pytest.raises(ValueError, match=f'the {key} of now'): reopen(tmp_path / 'a', {'embedded': host})
+    with pytest.raises(ValueError, match=f'{key} was 0+ and is'): reopen(tmp_path / 'a', {'embedded': host})
 
 
 def test_what_is_no_result_is_one_line(host, tmp_path, several):
@@ -410,7 +410,7 @@ def test_what_is_no_result_is_one_line(host, tmp_path, several):
     with pytest.raises(ValueError, match='at least one folder'): at_holdout([])
     with pytest.raises(ValueError, match='one adapter'): several.export(tmp_path / 'x')
     run = Run.create(tmp_path / 'run', config={}, hashes={}, host={'id': 'embedded'}, seed=0, version='0')
-    with pytest.raises(ValueError, match='finished run'): reopen(run.folder)
+    with pytest.raises(ValueError, match='same circumstances'): reopen(run.folder)
 
 
 def test_hosts_are_not_mixed(host, tmp_path):
