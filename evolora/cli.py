@@ -51,7 +51,8 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
 
 def _ended(session, folder: Path) -> None:
     "What to look at after a run"
-    from evolora.analysis import load, report, summary
+    from evolora.analysis import load, summary
+    from evolora.report import report
     show(summary(load(folder)).reset_index(names=''), 'Summary')
     print(f'report: {report(folder)}\nask it: evolora ask {folder} "Sort the letters: jghn"\n'
           f'go on: evolora run --resume {folder} --generations {2 * session.ecology.generation}')

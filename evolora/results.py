@@ -185,7 +185,7 @@ def targets(folder: str | Path, lines: pd.DataFrame | None = None) -> list[dict]
 def _accuracy_chart(lines: pd.DataFrame):
     "A row a condition and way: accuracy in and out of distribution, with intervals"
     import altair as alt
-    from evolora.analysis import OKABE_ITO
+    from evolora.charts import OKABE_ITO
     parts = [lines.assign(part=part, accuracy=lines[part], low=lines[f'{part} low'], high=lines[f'{part} high'])
              for part in ('ID', 'OOD')]
     shown = pd.concat(parts)[['condition', 'way', 'part', 'accuracy', 'low', 'high', 'first']].assign(
@@ -210,7 +210,7 @@ def _spaced(cell: dict) -> list[tuple[float, float]]:
 def _curves_chart(results: Results):
     "Mean accuracy over seeds against compute, a line a condition"
     import altair as alt
-    from evolora.analysis import OKABE_ITO
+    from evolora.charts import OKABE_ITO
     points = pd.DataFrame([dict(condition=c, gflops=g, accuracy=a) for c, own in results.cells.items()
                            for cell in own.values() if len(cell['curve']) > 1 for g, a in _spaced(cell)],
                           columns=['condition', 'gflops', 'accuracy'])
@@ -251,7 +251,7 @@ def charts(folder: str | Path, lines: pd.DataFrame | None = None) -> dict:
 # %% ../nbs/18_results.ipynb #d7160f48
 def summarise(folder: str | Path, lines: pd.DataFrame | None = None) -> list[Path]:
     "Write `table.csv` and the charts as PNG beside the cells, in place of earlier ones; returns the paths"
-    from evolora.analysis import save_chart
+    from evolora.charts import save_chart
     lines = table(folder) if lines is None else lines
     drawn = [save_chart(chart, Path(folder) / f'{name}.png') for name, chart in charts(folder, lines).items()]
     return [write_whole(Path(folder) / 'table.csv', lines.to_csv(index=False, float_format='%.5g')), *drawn]

@@ -8,9 +8,10 @@ import pytest
 from scipy.stats import binomtest
 from synthetic import CELLS, write_run
 
-from evolora.analysis import (CHARTS, OKABE_ITO, balances, bundle, cell_table, chart_accuracy, chart_cells,
-                              chart_energy, chart_lineage, chart_population, chart_roi, lineage, load, markdown_table,
-                              organelle_table, report, save_chart, setup, summary)
+from evolora.analysis import balances, cell_table, lineage, load, markdown_table, organelle_table, summary
+from evolora.charts import (CHARTS, OKABE_ITO, bundle, chart_accuracy, chart_cells, chart_energy, chart_lineage,
+                            chart_population, chart_roi, save_chart, setup)
+from evolora.report import report
 from evolora.runs import Run
 
 

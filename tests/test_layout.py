@@ -28,8 +28,8 @@ HEAVY = {
                'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines', 'export',
                'comparison', 'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins'},
               {'runs', 'doctor', 'bench', 'cli'}),
-    'altair': ({'analysis'}, {'cli', 'bench', 'results'}),
-    'vl_convert': ({'analysis'}, set()),
+    'altair': ({'charts'}, {'cli', 'bench', 'results'}),
+    'vl_convert': ({'charts'}, set()),
     'ipywidgets': (set(), set()),
     'IPython': (set(), set()),
 }
