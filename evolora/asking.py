@@ -270,7 +270,7 @@ def router_of(folder: str | Path, # of a run
     path = Path(folder) / 'router.json'
     if path.exists() and (router := Router.load(path)).weights == population.weights_hash(): return router
     router = fit_router(population, selection(n, seed=seed))
-    try: write_whole(path, router.model_dump_json(indent=1))
+    try: write_whole(path, router.sealed())
     except OSError as e:
         warnings.warn(f"{path} cannot be written ({e.strerror}); the router is fitted again next time", stacklevel=2)
     return router

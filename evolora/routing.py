@@ -6,6 +6,7 @@
 __all__ = ['Router', 'fit_router']
 
 # %% ../nbs/14_routing.ipynb #bc10e49d
+import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from .evaluation import COLUMNS, KEY, candidates, everyone, listed
 from .evidence import wilson
 from .families import Task
-from .files import write_whole
+from .files import parse_json, write_whole
+from .runs import config_hash
 from .tasks import STREAMS, Cell, family_named, stream_of
 
 # %% ../nbs/14_routing.ipynb #f0694a21
@@ -133,25 +135,36 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
 
 # %% ../nbs/14_routing.ipynb #d5040559
 @patch
+def sealed(self: Router) -> str:
+    "The router as JSON, with a fingerprint of all the rest, so that damage does not pass for a decision"
+    known = self.model_dump(mode='json')
+    return json.dumps(known | {'sha256': config_hash(known)}, indent=1) + '\n'
+
+@patch
 def save(self: Router, path: str | Path) -> Path:
     "Write the router as JSON to a new file; an existing one is a ValueError"
     path = Path(path)
     try:
         if path.exists(): raise ValueError(f"{path} exists and is not overwritten; choose another name")
-        return write_whole(path, self.model_dump_json(indent=1))
+        return write_whole(path, self.sealed())
     except OSError as e:
         raise ValueError(f"cannot write {path}: {e.strerror}; choose a folder that exists and is writable") from None
 
 @patch(cls_method=True)
 def load(cls: Router, path: str | Path) -> Router:
     "Read a router back; ValueError for anything that `save` would not have written"
-    try: return cls.model_validate_json(Path(path).read_bytes())
+    try:
+        known = parse_json(Path(path).read_bytes())
+        seal = known.pop('sha256', None) if isinstance(known, dict) else None
+        router, what = cls.model_validate_json(json.dumps(known)), 'it was changed after it was written'
+        if seal == config_hash(known): return router
     except OSError as e:
         raise ValueError(f"cannot read {path}: {e.strerror}; give a file that Router.save wrote") from None
     except ValidationError as e:
         first = e.errors()[0]
         what = ': '.join(filter(None, ['.'.join(map(str, first['loc'])), first['msg'].removeprefix('Value error, ')]))
-        raise ValueError(f"{path}: {' '.join(what.split()):.200}; expected a file that Router.save wrote") from None
+    except ValueError as e: what = str(e)
+    raise ValueError(f"{path}: {' '.join(what.split()):.200}; expected a file that Router.save wrote")
 
 @patch
 def _repr_markdown_(self: Router) -> str:

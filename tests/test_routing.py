@@ -186,6 +186,17 @@ def test_a_router_from_a_stranger(name, tmp_path):
     assert said.startswith(f'{path}: ') and said.endswith('expected a file that Router.save wrote') and len(said) < 600
 
 
+def test_a_router_that_was_changed_is_found_out(tmp_path):
+    "One organelle for another is a valid table, and not the one that was fitted"
+    path = fit_router(Actors(specialists), BOTH).save(tmp_path / 'router.json')
+    text = path.read_text()
+    for changed in (text.replace('"o2"', '"o1"'), text.replace(' "sha256"', ' "sha255"')):
+        path.write_text(changed)
+        assert changed != text and 'expected a file that Router.save wrote' in wrong_lines(lambda: Router.load(path))
+    path.write_text(text)
+    assert Router.load(path).sealed() == text
+
+
 def test_a_router_is_shown_short():
     router = fit_router(Actors(specialists), BOTH, host=True)
     assert '| string.sort | o2 |' in router._repr_markdown_() and 'fitted on 24 tasks' in repr(router)
