@@ -81,8 +81,8 @@ def test_a_knob_takes_what_the_configuration_takes(host, name):
 
 
 @pytest.mark.parametrize('wrong', [dict(tau=2.1), dict(winter=-1), dict(winter=1.), dict(winter=True),
-                                   dict(winter=1001), dict(ticket=math.inf), dict(ticket=10**400), dict(temperature='hot'),
-                                   dict(prices=[1.]), dict(energy=1.), {'a' * 10**6: 1.}])
+                                   dict(winter=1001), dict(ticket=math.inf), dict(ticket=10**400),
+                                   dict(temperature='hot'), dict(prices=[1.]), dict(energy=1.), {'a' * 10**6: 1.}])
 def test_if_one_value_is_wrong_nothing_is_turned(host, wrong):
     desk = Controls(EcologyConfig(), Population(host, capacity=1))
     desk.turn(tau=.1)
