@@ -194,7 +194,7 @@ def _fault(family: Family, task: Task, depth: int, others: Iterable[str]) -> str
         worth = family.grade(task, reply)
         if not 0 <= worth.progress <= 1:
             return f"progress expected a number from 0 to 1, got {worth.progress} for {reply!r:.60}"
-        if worth.success and not reply.strip(): return "expected an empty reply to be wrong, its grader says it is right"
+        if worth.success and not reply.strip(): return "expected an empty reply to be wrong, it counts as right"
     return ''
 
 # %% ../nbs/00_tasks.ipynb #7808c0f1
