@@ -174,7 +174,8 @@ def measured(name: str, *about) -> dict: # what the gate's function wants to kno
     gate = GATES.named(name)
     numbers = gate.measure(*about)
     if not isinstance(numbers, dict) or not {gate.value, gate.bound} <= numbers.keys():
-        raise ValueError(f"gate {name}: measure expected to give {gate.value!r} and {gate.bound!r}, got {numbers!r:.80}")
+        raise ValueError(f"gate {name}: measure expected to give {gate.value!r} and {gate.bound!r}, got "
+                         f"{numbers!r:.80}")
     # A row of the table of gates is plain JSON, and is decided again from it.
     numbers = {k: x.item() if hasattr(x, 'item') else x for k, x in numbers.items()}
     if strange := [k for k, x in numbers.items() if not isinstance(x, (str, int, float))
