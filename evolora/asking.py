@@ -24,7 +24,7 @@ from .evaluation import selection
 from .families import Task, final_line
 from .routing import Router, fit_router
 from .runs import escape, write_whole
-from .tasks import FAMILIES, family_named
+from .tasks import FAMILIES, Cell, draw_tasks, family_named
 
 # %% ../nbs/15_asking.ipynb #51e14155
 def _unit(counts: dict[str, float]) -> dict[str, float]:
@@ -211,7 +211,9 @@ def _check(population, prompts: list[str], router: Router, members: str | list, 
 @lru_cache(maxsize=8)
 def _usual(families: tuple[str, ...]) -> Profiles:
     "Profiles of thirty selection questions a family"
-    return Profiles(t for t in selection(30 * len(FAMILIES)) if t.family in families)
+    own = [Cell(f, d) for f in families if f in FAMILIES.own for d in (1, 2, 3)]
+    tasks = selection(30 * len(FAMILIES.library)) + draw_tasks(own, stream='selection', n=10 * len(own))
+    return Profiles(t for t in tasks if t.family in families)
 
 # %% ../nbs/15_asking.ipynb #2b7173c1
 def _hear(population, cases: list[_Case], strategy: str, max_new_tokens: int) -> None:

@@ -14,13 +14,13 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from fastcore.basics import patch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from .curriculum import families_of, joined
 from .economy import Ledger
 from .evidence import wilson
 from .exams import COMMONS, Examiner, Tokens, fresh
-from .gates import Decision, judge
+from .gates import GATES, Decision, judge, measured
 from .organelles import Population
 from .sequential import ELond
 from .tasks import Cell, Task
@@ -68,6 +68,16 @@ class AssimilationConfig(BaseModel):
     floor_max: float = _knob(6., 'highest floor', ge=0)
     roi_gate_step: float = _knob(.1, 'by which the ROI that a top-up asks for falls in a step', ge=0)
     roi_gate_min: float = _knob(0., 'lowest of these', ge=0)
+    gates: list[str] = _knob([], "gates of one's own, asked in this order after the free ones")
+
+    @field_validator('gates')
+    @classmethod
+    def _own(cls, gates: list[str]) -> list[str]:
+        for name in gates:
+            if GATES.named(name).measure is None:
+                raise ValueError(f"expected gates of one's own, got {name!r}, which is asked anyway; leave it out")
+        if len({*gates}) < len(gates): raise ValueError(f"expected each gate once, got {', '.join(gates)}")
+        return gates
 
 # %% ../nbs/09_assimilation.ipynb #1f92fef6
 _BEGINNING = 64     # answers of a family that tell what was there before anybody learned
@@ -165,6 +175,8 @@ def nominate(self: Assimilation, facts: pd.DataFrame, generation: int, *, energy
             ('low_energy', dict(energy=energy[id], least=solvent, topup=(topup or {}).get(id, 'none')))):
             steps.append(judge(gate, id, generation, **numbers))
             if not steps[-1].passed: break
+        for gate in c.gates:
+            if steps[-1].passed: steps.append(judge(gate, id, generation, **measured(gate, self, id, f)))
     return found
 
 # %% ../nbs/09_assimilation.ipynb #91b8ea48

@@ -31,7 +31,7 @@ from .randomness import stream
 from .routing import Router, fit_router
 from .runs import differences
 from .sessions import colony
-from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, sample_tasks
+from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, family_named, sample_tasks
 from .training import MATCHES, Condition, Spent, Trainer
 
 # %% ../nbs/15_baselines.ipynb #ba2fda60
@@ -199,7 +199,7 @@ def choose_within(trained: Trained, left: float, match: str) -> None:
                                               trained.host, example, 'tokens') / len(example) / 1e9
     if match == 'seconds': each *= spent.seconds / spent.gflops
     n = max(0, int(left / each / len(trained.population)))
-    if n < len(FAMILIES):
+    if n < len(FAMILIES.library):
         raise ValueError(f"{trained.condition.name}: expected a budget that leaves some questions for choosing among "
                          f"{len(trained.population)}, got room for {n}; raise it")
     answers = trained.choose(selection(n, seed=trained.seed))
@@ -213,7 +213,7 @@ def choose_within(trained: Trained, left: float, match: str) -> None:
 def answer_bits(cell: Cell, n: int = 2000) -> float:
     "log2 of the number of different gold answers among n draws of a cell"
     rng = stream(0, purpose=f'answers {cell}')
-    return math.log2(len({FAMILIES[cell.family].draw(rng, cell.depth, rng.random()).answer for _ in range(n)}))
+    return math.log2(len({family_named(cell.family).draw(rng, cell.depth, rng.random()).answer for _ in range(n)}))
 
 def examples_worth(episodes: int, right: int, cells: Sequence[Cell] = ID_CELLS) -> int:
     "Gold answers, evenly over cells, that carry the bits of so many verdicts; at least 1"

@@ -13,11 +13,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .assimilation import AssimilationConfig
+from .credit import RULES
 from .curriculum import CurriculumConfig
 from .economy import EconomyConfig
+from .gates import GATES
 from .organelles import Traits
 from .plasticity import PlasticityConfig
-from .tasks import ID_CELLS, Cell
+from .tasks import FAMILIES, ID_CELLS, Cell
 from .variation import VariationConfig
 
 # %% ../nbs/12_configuration.ipynb #d1c8f41c
@@ -53,6 +55,12 @@ class EcologyConfig(BaseModel):
     def seats(self) -> int:
         "Organelles up to which there are ordinary births; the other seats are kept for children on probation"
         return max(1, self.capacity - self.assimilation.trials) if self.assimilation.merges else self.capacity
+
+    @property
+    def own_parts(self) -> dict[str, str]:
+        "Fingerprints of the families, the rule and the gates in it that are one's own; {} where all are the library's"
+        return (FAMILIES.marks(Cell.parse(c).family for c in self.cells) | RULES.marks([self.plasticity.rule])
+                | GATES.marks(self.assimilation.gates))
 
     @model_validator(mode='after')
     def _agree(self):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Directions', 'RULES', 'Lesson', 'Trees', 'plant', 'Reading', 'backprop', 'local', 'hebbian', 'node', 'Credit',
-           'credit', 'learning_flops']
+           'credit', 'costs_like', 'learning_flops', 'register_rule']
 
 # %% ../nbs/03_credit.ipynb #ab474ad5
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +19,10 @@ from torch import nn
 
 from .adapters import blocks_of
 from .generation import groups_of
-from .host import check_room
+from .host import check_room, tiny_host
 from .organelles import Population
+from .parts import Parts, fingerprint
+from .randomness import stream
 
 # %% ../nbs/03_credit.ipynb #b7b9e267
 @dataclass
@@ -251,7 +253,8 @@ def node(reading: Reading, trees: Trees, weights: torch.Tensor, *, rng: np.rando
             total[n] += _summed(trees, total[n], gain * (x.mT @ came_in) / (2 * pairs * size[n]**2))
     return total, {n: torch.zeros_like(b) for n, b in reading.B.items()}
 
-RULES: dict[str, Callable[..., Directions]] = {f.__name__: f for f in (hebbian, local, node, backprop)}
+RULES: Parts = Parts('rule', {f.__name__: f for f in (hebbian, local, node, backprop)}, 'register_rule',
+                     reserved=('es', 'none'))      # these two are no way to read a lesson, see `plasticity`
 
 # %% ../nbs/03_credit.ipynb #2c37f256
 @dataclass
@@ -291,11 +294,19 @@ def credit(population: Population, lesson: Lesson, rule: str = 'local', *,
     share = 1 / torch.tensor(count, dtype=torch.float32, device=advantage.device)[:, None, None]
     return Credit(who, *({n: x.detach() * share for n, x in half.items()} for half in total), count)
 
+# %% ../nbs/03_credit.ipynb #e0cb8f2f
+_LIKE: dict[str, str] = {}      # rule of one's own: the rule of the library that costs as much
+
+def costs_like(rule: str) -> str:
+    "The rule of the library that costs as much as this one"
+    return _LIKE.get(rule, rule)
+
 # %% ../nbs/03_credit.ipynb #8a0e6a03
 def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: int = 1) -> np.ndarray:
     "FLOPs of `credit` for each row of a lesson, without what is saved by packing"
     meter, blocks = population.host.meter, list(blocks_of(population.host.model))
     adapted = [i for i, b in enumerate(blocks) if any(n.startswith(f'{b}.') for n in population.shapes)]
+    rule = costs_like(rule)
     through = {'hebbian': 0, 'local': len(adapted), 'backprop': len(blocks) - min(adapted), 'node': 0}[rule]
     new = np.array([len(a) for a in lesson.answers])
     length = np.array([len(e) for e in population.host.encode(lesson.prompts)]) + new - 1
@@ -304,3 +315,48 @@ def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: 
     readout = 2 * meter.unembedding * new
     if rule == 'node': return read * (1 + 2 * pairs) + own * length * pairs
     return read + readout + (read - readout - own * length) * through / len(blocks) + 2 * own * length
+
+# %% ../nbs/03_credit.ipynb #41c647e2
+_UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+
+def _trial(rule: Callable[..., Directions]) -> str:
+    "What is wrong with what a rule gives for a small lesson, or nothing"
+    population, rng = Population(tiny_host(), capacity=2, targets=('o_proj', 'down_proj')), stream(0, purpose='trial')
+    for _ in range(2):
+        drawn = {n: tuple(torch.from_numpy(rng.standard_normal(tuple(x.shape)) * .1).to(x) for x in AB)
+                 for n, AB in population.factors(population.birth(rank=2, rng=rng).id).items()}
+        population.write(population.ids[-1], drawn)
+    who = [population.ids[i] for i in (0, 0, 1)]
+    lesson = Lesson(['ab', 'ab', 'c'], [[70, 71, 1], [72, 1], [73, 1]], who, [1., -1., .5])
+    reading = Reading(population, population.ids)
+    trees, = plant(population, lesson)
+    weights = torch.tensor(lesson.advantage, dtype=torch.float32)[trees.rows]
+    found = rule(reading, trees, weights, rng=rng, sigma=.1, pairs=1)
+    if not (isinstance(found, tuple) and len(found) == 2 and all(isinstance(half, dict) for half in found)):
+        return f"expected two dictionaries of directions, for A and for B, got {found!r:.60}"
+    for half, mine, leaves in zip('AB', found, (reading.A, reading.B)):
+        if mine.keys() != leaves.keys():
+            return f"expected a direction of {half} for each of {len(leaves)} maps, got {len(mine)}"
+        for n, x in mine.items():
+            if getattr(x, 'shape', None) != leaves[n].shape:
+                return f"expected {half} of {n} in shape {(*leaves[n].shape,)}, got {(*getattr(x, 'shape', ()),)}"
+            if not bool(x.isfinite().all()): return f"expected finite directions, got others in {half} of {n}"
+    return ''
+
+# %% ../nbs/03_credit.ipynb #0c113504
+def register_rule(rule: Callable[..., Directions], *,
+                  costs: str = 'local', # the rule of the library that takes as many FLOPs
+                  replace: bool = False) -> Callable[..., Directions]: # another one of your own with this name
+    "Make a rule of one's own known by the name of its function, after a trial; ValueError with what is wrong with it"
+    if not callable(rule) or not hasattr(rule, '__name__'):
+        raise ValueError(f"expected a function as rule, got {rule!r:.60}; write one with `def`")
+    if costs not in RULES.library:
+        raise ValueError(f"costs expected one of {', '.join(RULES.library)}, got {costs!r:.60}; choose the nearest")
+    try: fault = _trial(rule)
+    except _UNFIT as e:
+        raise ValueError(f"rule {rule.__name__!r}: expected it to work on a small lesson, got {type(e).__name__}: "
+                         f"{' '.join(str(e).split())[:200]}") from e
+    if fault: raise ValueError(f"rule {rule.__name__!r}: {fault}")
+    RULES.register(rule.__name__, rule, fingerprint(rule, costs), replace=replace)
+    _LIKE[rule.__name__] = costs
+    return rule

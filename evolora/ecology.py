@@ -398,8 +398,8 @@ def hashes_of(host: Host) -> dict[str, str]:
 
 @patch
 def hashes(self: Ecology) -> dict[str, str]:
-    "`hashes_of` its host"
-    return hashes_of(self.host)
+    "`hashes_of` its host, and the fingerprints of parts of one's own"
+    return hashes_of(self.host) | self.config.own_parts
 
 @patch
 def _repr_markdown_(self: Ecology) -> str:

@@ -50,8 +50,8 @@ class Family:
     longest = 16        # answers never have more characters than this
     coin = 0.0          # chance of full success by guessing blindly within the format
     def draw(self, rng: np.random.Generator, depth: int, difficulty: float) -> Task: raise NotImplementedError
-    def read(self, line: str, task: Task): "The value that the answer line holds, or None"; raise NotImplementedError
-    def progress(self, value, task: Task) -> float: raise NotImplementedError
+    def read(self, line: str, task: Task): "The value that the answer line holds, or None"; return line or None
+    def progress(self, value, task: Task) -> float: return float(value == task.answer)
     def slip(self, task: Task,
              rng: np.random.Generator) -> str: "A careless, well-formed wrong answer"; raise NotImplementedError
     def misconception(self, task: Task) -> str: "The answer of one consistent wrong idea"; raise NotImplementedError

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 from fastcore.basics import patch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from .credit import RULES, Credit, Lesson, credit, learning_flops
 from .organelles import Population
@@ -42,8 +42,7 @@ def carried(advantage: np.ndarray, organelles: Sequence[str], carry: float) -> n
 class PlasticityConfig(BaseModel):
     "How organelles learn from their reward"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
-    rule: str = Field('local', pattern='^(hebbian|local|node|backprop|es|none)$',
-                      description='hebbian, local, node, backprop, es or none')
+    rule: str = Field('local', description="hebbian, local, node, backprop, es or none, or a rule of one's own")
     step: float = Field(.02, gt=0, le=1, description='how far a number of a factor moves in an update, about')
     half_life: float = Field(30., gt=0, description='updates after which an organelle steps half as far')
     warmup: int = Field(5, ge=0, description='updates over which the step grows to its full size')
@@ -60,6 +59,12 @@ class PlasticityConfig(BaseModel):
     sigma: float = Field(.1, gt=0, le=2, description='noise of node and es, relative to what it is added to')
     pairs: int = Field(4, ge=1, description='opposite pairs of noise, for node and es')
     chunk: int = Field(8192, ge=1, description='tokens learned from in one pass; lower it when memory is short')
+
+    @field_validator('rule')
+    @classmethod
+    def _known(cls, rule: str) -> str:
+        if rule not in RULES.reserved: RULES.named(rule)
+        return rule
 
 KEEPS_BASIS = {'gaussian', 'rescale', 'silence'}        # operators whose child has its mother's coordinates
 
@@ -152,8 +157,8 @@ def _direction(self: Plasticity, lesson: Lesson, rng, rollout) -> tuple[Credit, 
         if rollout is None: raise ValueError("the es rule expected a rollout to try its variants with, got none; "
                                              "an ecology gives one")
         return evolution_strategy(self.population, lesson, rollout, sigma=c.sigma, pairs=c.pairs, rng=rng)
-    noisy = dict(rng=rng, sigma=c.sigma, pairs=c.pairs) if c.rule == 'node' else {}
-    return (credit(self.population, lesson, c.rule, decay=c.decay, chunk=c.chunk, **noisy),
+    return (credit(self.population, lesson, c.rule, decay=c.decay, chunk=c.chunk, rng=rng, sigma=c.sigma,
+                   pairs=c.pairs),
             learning_flops(self.population, lesson, c.rule, pairs=c.pairs))
 
 @patch

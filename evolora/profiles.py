@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig, Qwen2Config, Qw
 
 from .adapters import blocks_of
 from .configuration import EcologyConfig
-from .credit import RULES, Lesson, Reading, learning_flops, plant
+from .credit import RULES, Lesson, Reading, costs_like, learning_flops, plant
 from .curriculum import budgets
 from .economy import answer_cost
 from .exams import Examiner
@@ -176,7 +176,7 @@ def kept_for_learning(population: Population, lesson: Lesson, rule: str, *, chun
     trees = max(plant(population, lesson, chunk=chunk), key=lambda t: t.ids.numel())
     tally, weights = _Tally(population.host.model), torch.ones(len(trees.at), device=trees.at.device)
     with torch.autograd.graph.saved_tensors_hooks(tally.keep, lambda kept: kept.x):
-        RULES[rule](reading, trees, weights, rng=stream(0, purpose='forecast'))
+        RULES[rule](reading, trees, weights, rng=stream(0, purpose='forecast'), sigma=.1, pairs=1)
     return tally.most
 
 # %% ../nbs/12_profiles.ipynb #9e9beb55
@@ -206,7 +206,7 @@ def _way_back(full: Population, rule: str) -> str:
     "How much of the host a rule goes back through, in words"
     blocks = list(blocks_of(full.host.model))
     adapted = [i for i, b in enumerate(blocks) if any(n.startswith(f'{b}.') for n in full.shapes)]
-    back = {'local': len(adapted), 'backprop': len(blocks) - min(adapted)}.get(rule, 0)
+    back = {'local': len(adapted), 'backprop': len(blocks) - min(adapted)}.get(costs_like(rule), 0)
     if rule not in RULES: return f'{rule}: no way back'
     return f'{rule}: the readout and {f"{back} of {len(blocks)}" if back else "no"} block{"s" * (len(blocks) > 1)}'
 

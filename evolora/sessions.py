@@ -149,7 +149,10 @@ def resume_session(folder: str | Path, host: Host | None = None, *, # default: t
                      hashes_of(host) | host.arithmetic | {'version': __version__})
         if wrong := differences(then, now):
             raise ValueError(f"{folder} expected the circumstances in which it began: {'; '.join(wrong)}")
-        ecology = Ecology(host, checked_config(run.config, folder / 'run.json'), seed=run.seed)
+        config = checked_config(run.config, folder / 'run.json')
+        if wrong := differences(run.hashes, config.own_parts):
+            raise ValueError(f"{folder} expected the parts of your own with which it began: {'; '.join(wrong)}")
+        ecology = Ecology(host, config, seed=run.seed)
         manifest = read_checkpoint(known[-1], ecology)
         check_record(run, manifest)
         check_tables(run, manifest['tables'])

@@ -31,7 +31,7 @@ from .organelles import Population, Traits
 from .plasticity import Plasticity, PlasticityConfig
 from .randomness import seed_of, stream
 from .runs import config_hash
-from .tasks import ID_CELLS, Cell, draw_tasks, grade, sample_tasks, task_hashes
+from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, grade, sample_tasks, task_hashes
 
 # %% ../nbs/14_training.ipynb #4d1c3c91
 class Condition(BaseModel):
@@ -209,7 +209,8 @@ def update(self: Trainer, n: int | None = None) -> pd.DataFrame:
 def identity(self: Trainer) -> dict:
     "What a checkpoint must share with the training that goes on from it"
     return dict(condition=config_hash(self.condition.settings()), seed=self.seed, cells=[str(c) for c in self.cells],
-                examples=self.examples, host=self.host.weights_hash(), **task_hashes())
+                examples=self.examples, host=self.host.weights_hash(), **task_hashes(),
+                **FAMILIES.marks(c.family for c in self.cells))
 
 @patch
 def save(self: Trainer, folder: str | Path) -> Path:

@@ -53,7 +53,7 @@ def conceive(a: Assimilation, couple: tuple[str, str], plasticity: Plasticity, l
     "A child of two: merged from their weights, or taught on their verified answers"
     c, members = a.config, [a.population[id] for id in couple]
     niche = joined([o.traits.niche for o in members], a.families)
-    expert = rng.random() < c.expert and plasticity.config.rule in ('hebbian', 'local', 'backprop')
+    expert = rng.random() < c.expert and plasticity.config.rule not in ('node', 'es', 'none')
     rows = [row for cell, kept in sorted(a.pool.items()) if cell.partition(':')[0] in families_of(niche, a.families)
             for row in kept] if expert else []
     if rows:
