@@ -58,7 +58,8 @@ def run_in_kernel(path, most=1800):
     "Run a notebook in a kernel, without the cells that say `eval: false`; what a cell raises is raised here"
     nb = nbformat.read(path, as_version=4)
     nb.cells = [cell for cell in nb.cells if not re.match(r'#\|\s*eval:\s*false', cell.source)]
-    NotebookClient(nb, timeout=most, kernel_name='python3', resources={'metadata': {'path': str(path.parent)}}).execute()
+    where = {'metadata': {'path': str(path.parent)}}
+    NotebookClient(nb, timeout=most, kernel_name='python3', resources=where).execute()
 
 
 @pytest.mark.parametrize('path', [pytest.param(path, marks=[pytest.mark.tutorials] if path in SLOW else [])
