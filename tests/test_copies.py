@@ -1,4 +1,4 @@
-"""`evolora lab`: the notebooks travel with the package, the copies are the user's, and JupyterLab gets what was asked."""
+"""`evolora lab`: the notebooks travel with the package, the copies are the user's, JupyterLab gets what was asked."""
 import os
 import shutil
 import subprocess
@@ -125,8 +125,9 @@ def test_the_notebooks_travel_with_the_package(built, tmp_path):
     assert {'settings.ini', f'nbs/lab/{FIRST}'} <= names
     with zipfile.ZipFile(wheel) as archive: archive.extractall(tmp_path / 'site')
     code = 'from evolora.notebooks import lab_notebooks; print(*lab_notebooks(), sep="\\n")'
-    done = subprocess.run([sys.executable, '-c', code], cwd=tmp_path / 'site', capture_output=True, text=True, check=True,
-                          env=os.environ | {'PYTHONPATH': str(tmp_path / 'site')})
+    env = os.environ | {'PYTHONPATH': str(tmp_path / 'site')}
+    done = subprocess.run([sys.executable, '-c', code], cwd=tmp_path / 'site', env=env, capture_output=True, text=True,
+                          check=True)
     found = [Path(line) for line in done.stdout.split()]
     assert found == sorted((tmp_path / 'site' / 'evolora' / '_lab').glob('*.ipynb'))
     assert [path.name for path in found] == [path.name for path in lab_notebooks()]
