@@ -149,18 +149,16 @@ class Notebook:
                               '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]')
         assert not errors.count(), errors.all_inner_texts()
 
-    def button(self, text: str): return self.page.locator('.jupyter-widgets.jupyter-button').filter(has_text=text)
+    def button(self, text: str):
+        return self.page.locator('.jupyter-widgets.jupyter-button').filter(has_text=re.compile(rf'^\s*{text}\s*$'))
 
     @property
     def charts(self): return self.page.locator('.jp-RenderedVegaLite svg')
 
-    def shot(self, name: str, folder: Path) -> Path:
-        "A picture of what is seen; also kept in the folder that EVOLORA_SCREENSHOTS names"
-        path = folder / f'{name}.png'
-        self.page.screenshot(path=path)
-        if kept := os.environ.get('EVOLORA_SCREENSHOTS'):
-            Path(kept).mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, kept)
+    def shot(self, path: Path, of=None) -> Path:
+        "A picture of the page, or of a part of it"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (of or self.page).screenshot(path=path)
         return path
 
 

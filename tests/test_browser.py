@@ -1,11 +1,13 @@
 """What a user sees: JupyterLab as `evolora lab` opens it, in a real browser.
 
 The first notebook is a stand-in with a chart and a button of our own; what fails there is the way to the page, and not
-the panel. The second is the lab notebook itself. Pictures land in the test's folder, and in the one that
-EVOLORA_SCREENSHOTS names: `EVOLORA_SCREENSHOTS=nbs/images pytest tests/test_browser.py` refreshes the README's.
+the panel. The second is the lab notebook itself. Pictures of it land in the test's folder, or in the one
+that EVOLORA_SCREENSHOTS names: `EVOLORA_SCREENSHOTS=nbs/images pytest tests/test_browser.py` makes the README's anew.
 """
+import os
 import re
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -52,6 +54,10 @@ def notebook(server):
     with browsing(server) as notebook: yield notebook
 
 
+@pytest.fixture
+def pictures(tmp_path): return Path(os.environ.get('EVOLORA_SCREENSHOTS', tmp_path))
+
+
 def write(folder, name, *cells):
     v4 = nbformat.v4
     nb = v4.new_notebook(cells=[v4.new_code_cell(cell.strip()) for cell in cells], metadata={'kernelspec': {
@@ -60,9 +66,12 @@ def write(folder, name, *cells):
     return name
 
 
+def panel(notebook): return notebook.page.locator('.jp-OutputArea-output .jupyter-widgets').first
+
+
 def says(notebook, pattern):
     "The text of the widgets, once it matches"
-    widgets = notebook.page.locator('.jp-OutputArea-output .jupyter-widgets').first
+    widgets = panel(notebook)
     # The text as it is seen: what lies in different lines is not run together.
     expect(widgets).to_contain_text(re.compile(pattern, re.IGNORECASE), use_inner_text=True)
     return widgets.inner_text()
@@ -80,7 +89,7 @@ def test_a_chart_and_a_button_work_without_the_internet(server, notebook, tmp_pa
         notebook.button('Step').click()
         says(notebook, rf'generation {i}\b')
     expect(notebook.charts).to_have_count(2)
-    assert notebook.shot('standin', tmp_path).stat().st_size > 10_000
+    assert notebook.shot(tmp_path / 'standin.png').stat().st_size > 10_000
     assert notebook.outside == [], 'JupyterLab was not content with what is on this machine'
     notebook.page.evaluate("fetch('http://evolora.invalid/x').catch(() => null)")
     assert notebook.outside == ['http://evolora.invalid/x'], 'a request to the outside is not noticed'
@@ -93,7 +102,7 @@ def test_the_copy_is_what_the_command_opens(server, notebook):
 
 
 @pytest.mark.skipif('Lab(' not in FIRST.read_text(encoding='utf-8'), reason='no lab notebook yet')
-def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, tmp_path, record_property):
+def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures, record_property):
     started = time.monotonic()
     notebook.open()
     record_property('seconds_until_open', round(time.monotonic() - started, 1))
@@ -103,7 +112,7 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, tmp_path
         says(notebook, rf'generation {i}\b')
         if i == 1: record_property('seconds_until_first_generation', round(time.monotonic() - started, 1))
     expect(notebook.charts.first).to_be_visible()
-    notebook.shot('lab_step', tmp_path)
+    notebook.shot(pictures / 'lab_step.png', of=panel(notebook))
 
     notebook.button('Run').click()
     says(notebook, r'generation ([4-9]|\d\d)')
@@ -122,5 +131,5 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, tmp_path
     organelles = notebook.page.locator('.jupyter-widgets select').first
     organelles.select_option(index=1)
     says(notebook, 'rank')
-    notebook.shot('lab_organelle', tmp_path)
+    notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))
     assert notebook.outside == []
