@@ -85,9 +85,9 @@ class Trial:
         "The test against the best parent: one that is not beaten yet, or else the one that is beaten by least"
         best = min(self.tests, key=lambda id: (self.tests[id].crossed is not None, self.tests[id].uplift))
         test = self.tests[best]
-        return dict(best=best, uplift=float(test.uplift) if test.pairs else 0., pairs=test.pairs,
-                    e=float(min(self.e, 1e300)), outlook=float(min(t.outlook for t in self.tests.values())),
-                    energy_kept=self.child.energy_kept)
+        return dict(best=best, uplift=float(test.uplift) if test.pairs else 0., pairs=test.pairs, wins=test.wins,
+                    losses=test.losses, e=float(min(self.e, 1e300)), energy_kept=self.child.energy_kept,
+                    outlook=float(min(t.outlook for t in self.tests.values())))
 
 @dataclass
 class Merge:
