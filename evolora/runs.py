@@ -265,7 +265,9 @@ class Run:
     def _repr_markdown_(self) -> str:
         rows = {'host': self.host.get('id', '?'), 'seed': self.seed, 'version': self.version,
                 'configuration': self.hashes['config'][:12]}
-        rows |= {table: f'{_count(self.path(table))} rows' for table in TABLES if table != 'timings'}
+        counts = {table: _count(self.path(table)) for table in TABLES if table != 'timings'}
+        # Nobody touches most runs.
+        rows |= {table: f'{n} rows' for table, n in counts.items() if n or table not in ('knobs', 'feedback')}
         lines = [f'| run | {escape(self.folder.name)} |', '|---|---|']
         return '\n'.join(lines + [f'| {key} | {escape(value)} |' for key, value in rows.items()])
 
