@@ -7,7 +7,6 @@ __all__ = ['delta_norms', 'spectra', 'similarity', 'drift', 'chart_delta', 'char
            'Beside', 'answers_beside', 'Inspection', 'inspect']
 
 # %% ../nbs/17_inspection.ipynb #6d008433
-import math
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,11 +16,11 @@ import altair as alt
 import numpy as np
 import pandas as pd
 import torch
-from fastcore.basics import patch
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from .adapters import Factors, blocks_of
 from .analysis import balances, load, markdown_table
+from .charts import OKABE_ITO
 from .ecology import Ecology
 from .evidence import wilson
 from .gates import Decision, explain
@@ -59,10 +58,11 @@ def _effective_rank(values: np.ndarray) -> float:
     p = values[values > 0] / values.sum() if values.any() else np.full(1, np.nan)
     return float(np.exp(-(p * np.log(p)).sum()))
 
-def _stable_rank(values: np.ndarray) -> float: return float((values**2).sum() / values[0]**2) if values.any() else np.nan
+def _stable_rank(values: np.ndarray) -> float:
+    return float((values**2).sum() / values[0]**2) if values.any() else np.nan
 
 def spectra(population: Population, organelle: str) -> pd.DataFrame:
-    "Singular values of what an organelle adds to each map (s1, s2, …), effective and stable rank; NaN where nothing is"
+    "Effective and stable rank of what an organelle adds to each map (NaN: nothing), and singular values s1, s2, …"
     factors, scale = population.factors(organelle), population.scale(organelle)
     found, rows = combine([factors], [1.], [scale]), []
     for n, place in _places(population).items():
@@ -87,7 +87,7 @@ def _inner(population: Population, ids: list[str]) -> np.ndarray:
     return total
 
 def similarity(population: Population, ids: Iterable[str] | None = None) -> pd.DataFrame:
-    "Cosine of what organelles (default: all) add, over all maps; similar ones side by side, NaN for those adding nothing"
+    "Cosine of what organelles (default: all) add, similar ones side by side; NaN for those that add nothing"
     ids = population.ids if ids is None else list(dict.fromkeys(ids))
     if not ids: raise ValueError("expected at least one organelle to compare, got none; see birth()")
     inner, silent = _inner(population, ids), np.array([population.is_noop(id) for id in ids])
@@ -108,75 +108,77 @@ def _moved(population: Population, id: str, born: Factors) -> pd.DataFrame:
     scaled = lambda f, sign: {n: (A.cpu(), sign * alpha / len(A) * B.cpu()) for n, (A, B) in f.items()}
     before, after = scaled(born, -1.), scaled(population.factors(id), 1.)
     both = beside(after, before)
-    for n, (block, _) in _places(population).items():
+    for n, place in _places(population).items():
         sizes = [delta_norm(*f[n]) for f in (before, after, both)]
-        rows.append([id, block, *(x**2 for x in (*sizes, host[n]))])
-    return pd.DataFrame(rows, columns=['organelle', 'block', 'birth', 'now', 'moved', 'host'])
+        rows.append([id, *place, *(x**2 for x in (*sizes, host[n]))])
+    return pd.DataFrame(rows, columns=['organelle', 'block', 'target', 'birth', 'now', 'moved', 'host'])
 
-def drift(population: Population, births: dict[str, Factors], *, by: str = 'block') -> pd.DataFrame: # or 'organelle'
-    "How far organelles have moved since birth, of each block or as a whole; those whose birth was not kept are left out"
-    if by not in ('block', 'organelle'): raise ValueError(f"by expected 'block' or 'organelle', got {by!r:.40}")
+def drift(population: Population, births: dict[str, Factors], *, # those not kept are left out
+          by: str = 'block') -> pd.DataFrame: # or 'target', or 'organelle': of each as a whole
+    "How far organelles have moved since birth: norms, the distance, and its ratio to the norm at birth and the host's"
+    if by not in ('block', 'target', 'organelle'):
+        raise ValueError(f"by expected 'block', 'target' or 'organelle', got {by!r:.40}; block is usual")
     if not (ids := [id for id in population.ids if id in births]):
-        raise ValueError("expected the births of some of these organelles, got none; give ecology.demography.births, or "
-                         "those of colony_births(folder)")
+        raise ValueError("expected the births of some of these organelles, got none; give ecology.demography.births, "
+                         "or those of colony_births(folder)")
     table = pd.concat([_moved(population, id, births[id]) for id in ids])
-    keys = ['organelle', 'block'] if by == 'block' else ['organelle']
-    sizes = np.sqrt(table.drop(columns='block').groupby(keys, sort=False).sum() if by == 'organelle' else
-                    table.groupby(keys, sort=False).sum())
-    return sizes[['birth', 'now', 'moved']].assign(relative=sizes['moved'] / sizes['birth'].where(sizes['birth'] > 0),
+    keys = list(dict.fromkeys(['organelle', by]))
+    sizes = np.sqrt(table.groupby(keys, sort=False)[['birth', 'now', 'moved', 'host']].sum())
+    return sizes.drop(columns='host').assign(relative=sizes['moved'] / sizes['birth'].where(sizes['birth'] > 0),
                                                    of_host=sizes['moved'] / sizes['host'])
 
-# %% ../nbs/17_inspection.ipynb #e0635c06
+# %% ../nbs/17_inspection.ipynb #7722626d
 _FEW = 16       # more columns than these carry no numbers
-
-def _block(size: int) -> alt.X:
-    return alt.X('block:O', title='block of the host, from input to output', axis=alt.Axis(labelAngle=0))
 
 def _numbers(base: alt.Chart, value: str, spec: str, pale: str) -> alt.Chart:
     "The value written into each field, white where the field is dark"
     return base.mark_text(fontSize=10).encode(text=alt.Text(value, format=spec), color=alt.condition(
         pale, alt.value('#222'), alt.value('white')))
 
-def _amounts(table: pd.DataFrame, y: alt.Y, value: str, title: str, tips: list) -> alt.LayerChart:
-    "A heatmap of shares of the host's norm, block by block"
-    top = float(np.nanmax([1e-9, *table[value]]))
-    base = alt.Chart(table).encode(x=_block(len(table)), y=y)
+def _amounts(table: pd.DataFrame, across: str, down: alt.Y, value: str, title: str, tips: list) -> alt.LayerChart:
+    "A heatmap of shares of the host's norm, by block or target"
+    few, top = table[across].nunique() <= _FEW, float(np.nanmax([1e-9, *table[value]]))
+    x = alt.X('block:O', title='block of the host, from input to output', axis=alt.Axis(labelAngle=0))
+    if across == 'target': x = alt.X('target:N', title='target', sort=None, axis=alt.Axis(labelAngle=-40))
+    base = alt.Chart(table).encode(x=x, y=down)
     fields = base.mark_rect(stroke='white', strokeWidth=.6).encode(
         tooltip=tips, color=alt.Color(f'{value}:Q', title=title, scale=alt.Scale(domain=[0, top], scheme='cividis'),
                                       legend=alt.Legend(format='.1~%', gradientLength=90)))
-    drawn = [fields] if table['block'].nunique() > _FEW else [
-        fields, _numbers(base, f'{value}:Q', '.1%', f'datum.{value} > {.55 * top}')]
-    return alt.layer(*drawn).properties(width=alt.Step(44 if len(drawn) > 1 else 20), height=alt.Step(26))
+    drawn = [fields] + [_numbers(base, f'{value}:Q', '.1%', f'datum.{value} > {.55 * top}')] * few
+    return alt.layer(*drawn).properties(width=alt.Step(44 if few else 20), height=alt.Step(26))
 
-def chart_delta(table: pd.DataFrame, *, organelle: str = '') -> alt.LayerChart:
+def chart_delta(table: pd.DataFrame, *, organelle: str = 'it') -> alt.LayerChart:
     "Where an organelle has written, from `delta_norms`"
-    flat, most = table.reset_index(), table['relative'].idxmax()
-    tips = ['block:O', 'target:N', alt.Tooltip('relative:Q', format='.2%'), alt.Tooltip('norm:Q', format='.3g'),
-            alt.Tooltip('host:Q', format='.3g')]
-    chart = _amounts(flat, alt.Y('target:N', title='target'), 'relative', '‖ΔW‖ / ‖W‖', tips)
-    return chart.properties(title=alt.Title(f'What {organelle or "it"} adds to the host',
-                                            subtitle='Frobenius norm of ΔW, in per cent of that of the weight'),
-                            description=f'Relative norm of ΔW: at most {table["relative"].max():.1%}, in block '
-                                        f'{most[0]}, {most[1]}')
+    most, down = table['relative'].idxmax(), alt.Y('target:N', title='target', sort=None)
+    tips = ['block:O', 'target:N', alt.Tooltip('relative:Q', format='.2%'),
+            *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('norm', 'host'))]
+    return _amounts(table.reset_index(), 'block', down, 'relative', '‖ΔW‖ / ‖W‖', tips).properties(
+        title=alt.Title(f'What {organelle} adds to the host', subtitle='norm of ΔW, in per cent of the weight’s'),
+        description=f'Relative norm of ΔW: at most {table["relative"].max():.1%}, in block {most[0]}, {most[1]}')
 
-# %% ../nbs/17_inspection.ipynb #e224d65a
-def chart_spectra(table: pd.DataFrame, *, organelle: str = '') -> alt.FacetChart:
+# %% ../nbs/17_inspection.ipynb #913a5293
+def chart_spectra(table: pd.DataFrame, *, organelle: str = 'it') -> alt.FacetChart:
     "How an organelle's updates are spread over directions, from `spectra`"
     values = [name for name in table if name[1:].isdigit()]
     flat = table.reset_index().melt(['block', 'target', 'effective', 'stable'], values, 'which', 'value')
-    flat = flat.assign(which=flat['which'].str[1:].astype(int))
-    middle = table['effective'].median()
-    said = f'effective rank {middle:.1f} of {len(values)}' if middle == middle else 'nothing is added'
-    tips = ['block:O', 'which:O', *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('value', 'effective', 'stable'))]
-    return alt.Chart(flat).mark_line(point=alt.OverlayMarkDef(size=28)).encode(
-        x=alt.X('which:O', title='singular value, the largest first', axis=alt.Axis(labelAngle=0)),
-        y=alt.Y('value:Q', title='singular value of ΔW', scale=alt.Scale(zero=True)), detail='block:O', tooltip=tips,
-        color=alt.Color('block:Q', title='block', scale=alt.Scale(scheme='cividis'), legend=alt.Legend(
-            gradientLength=90, tickMinStep=1, format='d')),
-    ).properties(width=240, height=200).facet(column=alt.Column('target:N', title=None)).properties(
-        title=alt.Title(f'Directions that {organelle or "it"} uses', subtitle=f'a line a block; in the middle, {said}'),
+    flat, middle = flat.assign(which=flat['which'].str[1:].astype(int)), table['effective'].median()
+    said = f'the median effective rank is {middle:.1f} of {len(values)}' if middle == middle else 'nothing is added'
+    tips = ['block:O', 'which:O',
+            *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('value', 'effective', 'stable'))]
+    blocks = flat['block'].unique()
+    # The palest colours of cividis are hard to see as a line.
+    color = alt.value(OKABE_ITO[0]) if len(blocks) == 1 else alt.Color(
+        'block:Q', title='block', scale=alt.Scale(scheme='cividis', domain=[0, 1.3 * max(1, *blocks)]),
+        legend=alt.Legend(gradientLength=90, values=[*map(int, blocks)], format='d'))
+    lines = alt.Chart(flat).mark_line(point=alt.OverlayMarkDef(size=22)).encode(
+        x=alt.X('which:O', title='which, the largest first', axis=alt.Axis(labelAngle=0)), color=color,
+        y=alt.Y('value:Q', title='singular value of ΔW', scale=alt.Scale(zero=True)), detail='block:O', tooltip=tips)
+    return lines.properties(width=150, height=120).facet(alt.Facet('target:N', title=None, sort=list(
+        dict.fromkeys(flat['target']))), columns=4).properties(
+        title=alt.Title(f'Directions that {organelle} uses', subtitle=f'a line a block; {said}'),
         description=f'Singular values of ΔW: {said}')
 
+# %% ../nbs/17_inspection.ipynb #1eb94047
 def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
     "Who resembles whom, from `similarity`"
     names = list(table.index)
@@ -188,7 +190,7 @@ def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
         color=alt.condition('isValid(datum.cosine)', alt.Color('cosine:Q', scale=scale), alt.value('#e4e4e4')),
         tooltip=['one:N', 'other:N', alt.Tooltip('cosine:Q', format='.3f')])
     drawn = [fields] if len(names) > _FEW else [
-        fields, _numbers(base, 'cosine:Q', '.2f', '!isValid(datum.cosine) || abs(datum.cosine) < .75')]
+        fields, _numbers(base, 'cosine:Q', '.2f', '!isValid(datum.cosine) || abs(datum.cosine) < .65')]
     apart = table.to_numpy()[~np.eye(len(table), dtype=bool)]
     said = f'from {np.nanmin(apart):.2f} to {np.nanmax(apart):.2f}' if np.isfinite(apart).any() else 'of no pair'
     return alt.layer(*drawn).properties(
@@ -196,15 +198,17 @@ def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
         title=alt.Title('Who resembles whom', subtitle='cosine of ΔW over all maps; grey: adds nothing'))
 
 def chart_drift(table: pd.DataFrame) -> alt.LayerChart:
-    "How far everybody has moved since birth, from `drift` by block"
-    flat = table.reset_index()
-    tips = ['organelle:N', 'block:O', alt.Tooltip('of_host:Q', format='.2%'), alt.Tooltip('relative:Q', format='.0%'),
+    "How far everybody has moved since birth, from `drift` by block or by target"
+    across = table.index.names[-1]
+    if across == 'organelle': raise ValueError("expected drift by 'block' or 'target', got it of whole organelles")
+    tips = ['organelle:N', f'{across}:N', alt.Tooltip('of_host:Q', format='.2%'),
+            alt.Tooltip('relative:Q', format='.0%'),
             *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('birth', 'now', 'moved'))]
-    y = alt.Y('organelle:N', title='organelle, oldest first', sort=list(dict.fromkeys(flat['organelle'])))
-    far, most = flat['of_host'].max(), table['of_host'].idxmax()
-    return _amounts(flat, y, 'of_host', 'moved / ‖W‖', tips).properties(
-        title=alt.Title('Drift from birth', subtitle='‖ΔW now − ΔW at birth‖, in per cent of the host’s weights'),
-        description=f'Drift of {flat["organelle"].nunique()} organelles: at most {far:.1%}, {most[0]} in block {most[1]}')
+    down, most = alt.Y('organelle:N', title='organelle, oldest first', sort=None), table['of_host'].idxmax()
+    return _amounts(table.reset_index(), across, down, 'of_host', 'moved / ‖W‖', tips).properties(
+        title=alt.Title('Drift from birth', subtitle='norm of ΔW now − ΔW at birth, in per cent of the weight’s'),
+        description=f'Drift of {table.index.unique(0).size} organelles: at most {table["of_host"].max():.1%}, '
+                    f'{most[0]} in {across} {most[1]}')
 
 # %% ../nbs/17_inspection.ipynb #71ea5c71
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,7 +221,7 @@ class Beside:
 
     @property
     def same(self) -> bool: return self.answers['text'].nunique() == 1
-    def __repr__(self) -> str: return f"Beside({self.organelle}, {'the same answer' if self.same else 'another answer'})"
+    def __repr__(self) -> str: return f"Beside({self.organelle!r}, same={self.same})"
 
     def _repr_markdown_(self) -> str:
         head = f"*{escape(self.prompt)}*\n\n{escape(self.organelle)} gives "
@@ -242,8 +246,8 @@ def answers_beside(population: Population, organelle: str, prompt: str, *, max_n
     wide['text'] = host.tokenizer.batch_decode([[t] for t in wide['tokens']])
     means = wide.groupby('answer')[['to host', reader]].mean().loc[name]
     answers = pd.DataFrame({'text': made.texts, 'tokens': made.new_tokens}, index=name).join(means)
-    wide = wide.rename(columns={'places': 'place', 'tokens': 'token'})[['answer', 'place', 'token', 'text', 'to host', reader]]
-    return Beside(prompt, organelle, answers, wide.rename_axis(columns=None))
+    wide = wide.rename(columns={'places': 'place', 'tokens': 'token'}).rename_axis(columns=None)
+    return Beside(prompt, organelle, answers, wide[['answer', 'place', 'token', 'text', 'to host', reader]])
 
 # %% ../nbs/17_inspection.ipynb #fb0d253c
 @dataclass(frozen=True, eq=False, repr=False)
@@ -304,15 +308,22 @@ def _line(facts: dict, organelle: str) -> list[tuple]:
         id = one['parents'][0] if one['parents'] else None
     return line[::-1]
 
+def _told(decisions: list[Decision], organelle: str) -> str:
+    "The sentences of its latest turn"
+    met = [d for d in decisions if organelle in (d.organelle, *d.partners)]
+    try: return explain([d for d in met if d.generation == met[-1].generation], organelle)
+    except (LookupError, TypeError, ValueError):
+        raise ValueError(f"gates of {organelle!r:.40} expected the numbers that they were decided by, got others; the "
+                         "table was edited: restore it from a copy") from None
+
 def inspect(source: Ecology | str | Path, organelle: str) -> Inspection: # of an ecology, or of the folder of a run
     "All that is written down about an organelle; ValueError for one that is not known"
     facts, episodes, window, decisions = (_of_ecology if isinstance(source, Ecology) else _of_folder)(source)
     if organelle not in facts:
         raise ValueError(f"no organelle {organelle!r:.40}; known: {', '.join(facts)[:400] or 'none'}")
     own = episodes[episodes['organelle'] == organelle]
-    table = own.assign(right=own['success'].astype(float)).groupby('family')['right'].agg(answers='size', accuracy='mean')
+    right = own['success'].astype(float).groupby(own['family'])
+    table = right.agg(answers='size', accuracy='mean')
     low, high = wilson((table['accuracy'] * table['answers']).round(), table['answers'])
-    met = [d for d in decisions if organelle in (d.organelle, *d.partners)]
-    latest = [d for d in met if d.generation == met[-1].generation]
     return Inspection(organelle, facts[organelle], _line(facts, organelle), table.assign(low=low, high=high), window,
-                      explain(latest, organelle))
+                      _told(decisions, organelle))
