@@ -26,11 +26,12 @@ HEAVY = {
     'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'host', 'plasticity', 'pretraining',
                'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
                'controls', 'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines',
-               'export', 'comparison', 'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins'},
+               'export', 'comparison', 'inspection', 'runner', 'views', 'widgets', 'lab', 'overhead', 'acceptance',
+               'benchmarks', 'learning', 'results', 'survival', 'twins'},
               {'runs', 'doctor', 'bench', 'cli'}),
-    'altair': ({'charts'}, {'cli', 'bench', 'results'}),
-    'vl_convert': ({'charts'}, set()),
-    'ipywidgets': (set(), set()),
+    'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'timeline'}, {'cli', 'bench', 'results'}),
+    'vl_convert': ({'theme', 'charts', 'dashboard', 'timeline'}, set()),
+    'ipywidgets': ({'widgets', 'lab'}, set()),
     'IPython': (set(), set()),
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
