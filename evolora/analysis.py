@@ -26,6 +26,8 @@ class RunData:
     lineage: pd.DataFrame
     gates: pd.DataFrame
     tokens: pd.DataFrame
+    knobs: pd.DataFrame
+    feedback: pd.DataFrame
     timings: pd.DataFrame
 
     def __repr__(self) -> str: return f"RunData({self.run.folder.name!r}, {len(self.generations)} generations)"

@@ -31,6 +31,8 @@ class Generation:
     decisions: Sequence[Decision] | None = ()       # of the gates between two organelles and a merge
     tokens: list[dict] | None = None
     merges: tuple = ()                              # a `trials.Merge` for each child that was admitted
+    knobs: list[dict] | None = None                 # what a person changed, see `controls`
+    feedback: list[dict] | None = None              # what a person liked, and what not
 
     @property
     def tables(self) -> dict[str, list[dict]]:
@@ -39,12 +41,13 @@ class Generation:
                 "numbers only; an ecology keeps the latest tables: collect them with run(…, hooks=[kept.append])")
         return {'generations': [self.row], 'episodes': self.episodes, 'ledger': self.ledger, 'lineage': self.lineage,
                 'gates': [vars(d) | {'partners': list(d.partners)} for d in self.decisions],
-                'tokens': self.tokens or [], 'timings': [self.timing]}
+                'tokens': self.tokens or [], 'knobs': self.knobs or [], 'feedback': self.feedback or [],
+                'timings': [self.timing]}
 
     def numbers_only(self) -> 'Generation':
         "The same without cells and tables, for the memory of a long life"
         return replace(self, row=self.row | {'cells': {}}, episodes=None, ledger=None, lineage=None, decisions=None,
-                       tokens=None, merges=())
+                       tokens=None, merges=(), knobs=None, feedback=None)
 
     def explain(self, organelle: str) -> str:
         "A sentence for each gate that this organelle met; ValueError once the decisions have been let go"

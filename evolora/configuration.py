@@ -41,6 +41,8 @@ class EcologyConfig(BaseModel):
     batch: int = Field(512, ge=1, le=1 << 16, description='rows answered at once; lower it when memory is short')
     memory: int = Field(10, ge=1, description='generations of answers that competence is judged by')
     reserve: float = Field(2., ge=0, description='energy that a parent must have left after a birth')
+    feedback: float = Field(0., ge=0, le=100, description="reward of an answer that a person liked, and what one that "
+                                                          "they did not like loses; 0 only records it")
     economy: EconomyConfig = EconomyConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     variation: VariationConfig = VariationConfig()

@@ -22,12 +22,14 @@ from . import economy as money
 from .assimilation import Assimilation
 from .chronicle import Generation
 from .configuration import EcologyConfig
+from .controls import Controls, Heard
 from .credit import Lesson
 from .curriculum import Curriculum, Forager
 from .demography import Demography
 from .economy import Ledger, Prices
 from .exams import Examiner
-from .gates import Decision, event, tally, turn
+from .gates import Decision, event, tally
+from .gates import turn as whole_turn
 from .host import Generation as Answers
 from .host import Host
 from .organelles import Population
@@ -57,6 +59,7 @@ class Ecology:
         self.demography = Demography(config.variation, self.population, self.ledger, self.curriculum, self.plasticity,
                                      self.assimilation, rng=self.rng, capacity=config.seats, reserve=config.reserve,
                                      memory=config.memory)
+        self.controls = Controls(config, self.population)
         self.history: list[Generation] = []
         self.merges: list[Merge] = []           # with their weights, for an audit; kept in memory only
         self.relief = config.economy.floor, config.economy.roi_gate
@@ -86,18 +89,22 @@ class Ecology:
         try:
             if not len(self.population):
                 raise RuntimeError("nobody is left alive; begin a new ecology, with a cheaper ticket or more founders")
-            self._timing, season = {}, money.season(self.config.economy, self.generation)
+            self._timing, heard = {}, self.controls.heed(self.generation, self.ledger)
+            self.tune()
+            season = self.controls.season(self.generation)
             gates = self._tickets(season)
             with self._timed('plan'): plan, tasks = self._plan()
             with self._timed('play'): answers = self._play(plan, tasks)
             with self._timed('grade'): episodes = self._grade(plan, tasks, answers)
             with self._timed('settle'): gates += self._settle(episodes, season)
-            with self._timed('learn'): learned = self._learn(plan, tasks, answers, episodes)
+            with self._timed('learn'): learned = self._learn(plan, tasks, answers, episodes, heard)
             self.demography.observe(episodes, self.generation)
-            with self._timed('assimilate'): decisions, taught = self._assimilate(tasks, answers, episodes)
+            with self._timed('assimilate'):
+                decisions, taught = self._assimilate(tasks, answers, episodes, season)
             with self._timed('select'): fitness = self.demography.live_or_die(self.generation, self._bankrupt)
             with self._timed('adapt'): cells = self._adapt(episodes)
-            return self._record(episodes, season, gates + tally(decisions), learned, cells, fitness, decisions, taught)
+            return self._record(episodes, season, gates + tally(decisions), learned, cells, fitness, decisions, taught,
+                                heard)
         finally: self._busy.release()
 
     @contextmanager
@@ -105,6 +112,29 @@ class Ecology:
         start = time.perf_counter()
         yield
         self._timing[part] = time.perf_counter() - start
+
+# %% ../nbs/12_ecology.ipynb #4c8d92c9
+@patch
+def turn(self: Ecology, **values: float) -> None: # as `KNOBS` has them, like ticket=.5 or winter=3
+    "Turn knobs from the next generation on; ValueError if one value is wrong, and then nothing is turned"
+    self.controls.turn(**values)
+
+@patch(as_prop=True)
+def knobs(self: Ecology) -> dict[str, float]:
+    "Where the knobs stand, without what is asked for but not heeded yet"
+    return self.controls.values(self.generation)
+
+@patch
+def thumb(self: Ecology, organelle: str, prompt: str, answer: str, up: bool) -> None:
+    "Praise or blame an answer; it is heeded when the next generation begins"
+    self.controls.thumb(organelle, prompt, answer, up)
+
+@patch
+def tune(self: Ecology) -> None:
+    "Hand what the knobs say to the parts that go by it"
+    now = self.controls.config
+    self.ledger.config = self.prices.config = now.economy
+    self.demography.config, self.assimilation.examiner.how['temperature'] = now.variation, now.temperature
 
 # %% ../nbs/12_ecology.ipynb #0d7a249d
 @patch
@@ -136,7 +166,8 @@ def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task]) -> Answers | Non
 @patch
 def _ask(self: Ecology, population: Population, tasks: list[Task], organelles: list[str], luck: list[int]) -> Answers:
     return population.generate([t.prompt for t in tasks], organelles, seeds=luck, rows=self.config.batch,
-                               max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature)
+                               max_new_tokens=self.config.max_new_tokens,
+                               temperature=self.controls.config.temperature)
 
 @patch
 def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answers | None) -> dict[str, list]:
@@ -177,12 +208,14 @@ def _settle(self: Ecology, episodes: dict[str, list], season) -> Counter:
 # %% ../nbs/12_ecology.ipynb #87c81dfd
 @patch
 def _learn(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answers | None,
-           episodes: dict[str, list]) -> pd.DataFrame:
-    "One update of every organelle that answered; what each one learned"
-    if not tasks: return pd.DataFrame(columns=['kl', 'leash', 'gflops'])
+           episodes: dict[str, list], heard: Heard) -> pd.DataFrame:
+    "One update of every organelle that answered, or was praised or blamed; what each one learned"
+    if not tasks and not heard.marks: return pd.DataFrame(columns=['kl', 'leash', 'gflops'])
     cells, who = [str(c) for c in plan['cell']], episodes['organelle']
     advantage = self.plasticity.advantages(np.array(episodes['reward']), who, episodes['task'], cells)
-    lesson = Lesson([t.prompt for t in tasks], answers.tokens, who, advantage, self.config.temperature)
+    prompts, said, judged, merit = zip(*heard.marks) if heard.marks else [()] * 4
+    lesson = Lesson([*(t.prompt for t in tasks), *prompts], [*(answers.tokens if answers else ()), *said],
+                    [*who, *judged], [*advantage, *merit], self.controls.config.temperature)
     def rollout(population, rows, organelles):
         "Rewards of variants that answer the questions of these rows, each on the luck of its row"
         asked = [tasks[i] for i in rows]
@@ -200,14 +233,14 @@ def _gate_luck(self: Ecology, task: Task) -> int:
 
 @patch
 def _assimilate(self: Ecology, tasks: list[Task], answers: Answers | None,
-                episodes: dict[str, list]) -> tuple[list[Decision], float]:
+                episodes: dict[str, list], season) -> tuple[list[Decision], float]:
     "Earn tokens, test couples, look at those on probation; the decisions, and the GFLOPs of teaching"
     a, c, now, taught = self.assimilation, self.config.assimilation, self.generation, 0.
     self._look_back()
     if not c.merges: return [], 0.
     if tasks: a.remember(episodes, [t.prompt for t in tasks], answers.tokens)
     a.earn(self.ledger, now)
-    ticket = self.config.economy.ticket * money.season(self.config.economy, now).ticket
+    ticket = self.ledger.config.ticket * season.ticket
     facts, energy, price = a.facts(self.demography.recent), self.ledger.balances, self.config.economy.newborn_energy
     turns = a.nominate(facts, now, energy=energy, solvent=ticket, topup=self._topup)
     for couple in a.pair(turns, facts, now, energy=energy, price=price, luck=self._gate_luck,
@@ -223,7 +256,7 @@ def _assimilate(self: Ecology, tasks: list[Task], answers: Answers | None,
                                           **trial.numbers()))
     for trial in [t for t in a.trials.values() if t.since < now]: turns[trial.id] = self._probation(trial)
     self.relief = a.relief(now, floor=self.config.economy.floor, roi_gate=self.config.economy.roi_gate)
-    return [d for steps in turns.values() for d in turn(steps)], taught
+    return [d for steps in turns.values() for d in whole_turn(steps)], taught
 
 # %% ../nbs/12_ecology.ipynb #f666f83a
 @patch
@@ -284,7 +317,8 @@ def _adapt(self: Ecology, episodes: dict[str, list]) -> dict[str, dict]:
             for cell in sorted(n)}
 
 @patch
-def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, decisions, taught) -> Generation:
+def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, decisions, taught,
+            heard) -> Generation:
     "Close the generation: one row of numbers, the tables, and what is remembered for the next"
     lineage, bill = self.demography.lineage(), self.assimilation.examiner.settle()
     counts = Counter(e['event'] for e in lineage if e['reason'] != 'founder')     # births and deaths of any cause
@@ -313,7 +347,7 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, dec
     answers = [dict(zip(episodes, answer)) for answer in zip(*episodes.values())]
     merges = tuple(m for m in self.merges if m.generation == self.generation)
     record = Generation(row, answers, self.ledger.drain(), lineage, timing, decisions,
-                        self.assimilation.tokens.drain(), merges)
+                        self.assimilation.tokens.drain(), merges, heard.knobs, heard.feedback)
     self.history[-1:] = [g.numbers_only() for g in self.history[-1:]] + [record]
     self.generation += 1
     return record

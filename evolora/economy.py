@@ -36,6 +36,7 @@ class EconomyConfig(BaseModel):
     target_success: float = _knob(.375, 'share of solved tasks at which a cell pays the base price', ge=0, le=1)
     price_min: float = _knob(.5, 'lowest price, energy per unit of reward', ge=0)
     price_max: float = _knob(2., 'highest price, energy per unit of reward', gt=0)
+    price_level: float = _knob(1., 'factor on every price, the lowest and the highest included', ge=0, le=100)
     price_memory: float = _knob(.02, "weight of one answer in a cell's average of success", gt=0, le=1)
     cap: float = _knob(30., 'largest balance, energy', gt=0)
     ticket: float = _knob(.25, 'cost of being alive, energy per generation', ge=0)
@@ -136,7 +137,7 @@ class Prices:
         "Energy per unit of reward"
         c = self.config
         price = c.price_base + c.price_slope * (c.target_success - self.success(cell))
-        return min(max(price, c.price_min), c.price_max)
+        return c.price_level * min(max(price, c.price_min), c.price_max)
 
     def observe(self, cell: Hashable, success_rate: float, n: int) -> None:
         "Take in `n` answers of one generation, a share `success_rate` of which solved their task"
@@ -170,8 +171,8 @@ def season(config: EconomyConfig, generation: int) -> Season:
 
 # %% ../nbs/05_economy.ipynb #f9eaebf9
 ACCOUNTS = {'genesis': 'mint', 'nursery': 'mint', 'market': 'mint', 'subsidy': 'mint', 'relief': 'mint',
-            'stipend': 'mint', 'commons': 'sink', 'compute': 'sink', 'fines': 'sink', 'overflow': 'sink',
-            'estate': 'sink', 'evidence': 'sink', 'pool': 'pool'}
+            'stipend': 'mint', 'praise': 'mint', 'commons': 'sink', 'compute': 'sink', 'fines': 'sink',
+            'blame': 'sink', 'overflow': 'sink', 'estate': 'sink', 'evidence': 'sink', 'pool': 'pool'}
 _OPENINGS = {'founder': 'genesis', 'birth': 'nursery'}
 _COLUMNS = ['generation', 'organelle', 'account', 'reason', 'amount', 'balance']
 

@@ -42,6 +42,8 @@ TABLES = {
                     reason=str),
     'gates': dict(generation=int, organelle=str, gate=str, passed=bool, numbers=dict, partners=list, final=bool),
     'tokens': dict(generation=int, organelle=str, reason=str, tokens=int, balance=int),
+    'knobs': dict(generation=int, knob=str, value=float, was=float),
+    'feedback': dict(generation=int, organelle=str, prompt=str, answer=str, up=bool, reward=float, energy=float),
     'timings': dict(generation=int, seconds=float, parts=dict),
 }
 

@@ -39,7 +39,7 @@ def _merge(tree: dict) -> Merge:
                            'later': _several(tree['later'])})
 
 # %% ../nbs/12_state.ipynb #95dce09a
-PARTS = ('ledger', 'prices', 'curriculum', 'plasticity', 'assimilation', 'demography')
+PARTS = ('ledger', 'prices', 'curriculum', 'plasticity', 'assimilation', 'demography', 'controls')
 
 def state_of(ecology: Ecology) -> dict:
     "All that it remembers, as a tree with tensors as leaves; the organelles are saved by `Population.save`"
@@ -55,3 +55,4 @@ def restore(ecology: Ecology, state: dict, population: Population) -> None:
     ecology.assimilation.trials = {id: _trial(t) for id, t in state['trials'].items()}
     ecology.merges = [_merge(m) for m in state['merges']]
     ecology.generation, ecology.relief = state['generation'], tuple(state['relief'])
+    ecology.tune()
