@@ -21,7 +21,7 @@ def report(folder, *, limit: int = 20) -> Path:
     data, path = load(folder), Path(folder) / 'report.md'
     if path.exists() and not path.read_text(encoding='utf-8', errors='replace').startswith(_MARK):
         raise ValueError(f"{path}: expected no report, or one that evolora wrote, got another; rename it")
-    parts = [_MARK, f'# Run {escape(data.run.folder.name)}', data.run._repr_markdown_(),
+    parts = [_MARK, f'# Run {escape(data.name)}', data._repr_markdown_(),
              '## From first to last', markdown_table(summary(data)),
              'Rates are pooled over the generations named; low and high are the ends of the 95 % interval (Wilson), '
              'with answers taken as independent.']
