@@ -3,20 +3,30 @@ from configparser import ConfigParser
 from pathlib import Path
 
 from setuptools import find_namespace_packages, setup
+from setuptools.command.sdist import sdist
 
 parser = ConfigParser(delimiters=['='])
 parser.read(Path(__file__).with_name('settings.ini'), encoding='utf-8')
 settings = parser['DEFAULT']
+
+
+class Sources(sdist):
+    "A source distribution with settings.ini, without which this file could not build it"
+    def make_distribution(self):
+        self.filelist.append('settings.ini')
+        super().make_distribution()
+
 
 setup(
     name=settings['lib_name'], version=settings['version'], description=settings['description'],
     author=settings['author'], author_email=settings['author_email'], license='Apache-2.0', keywords=settings['keywords'],
     long_description=Path(__file__).with_name('README.md').read_text(encoding='utf-8'),
     long_description_content_type='text/markdown',
-    # The folders of presets and weights hold no code, but travel like packages.
-    packages=find_namespace_packages(include=['evolora', 'evolora.*'], exclude=['*.__pycache__']), include_package_data=True,
-    package_data={'evolora': ['presets/*.yaml', 'embedded/*']},
+    # The folders of presets, weights and lab notebooks hold no code, but travel like packages.
+    packages=[*find_namespace_packages(include=['evolora', 'evolora.*'], exclude=['*.__pycache__']), 'evolora._lab'],
+    package_dir={'evolora._lab': 'nbs/lab'}, include_package_data=True,
+    package_data={'evolora': ['presets/*.yaml', 'embedded/*'], 'evolora._lab': ['*.ipynb']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
-    extras_require={'dev': settings['dev_requirements'].split()},
+    extras_require={'dev': settings['dev_requirements'].split()}, cmdclass={'sdist': Sources},
     entry_points={'console_scripts': settings['console_scripts'].split()},
 )
