@@ -26,11 +26,12 @@ HEAVY = {
     'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'host', 'plasticity', 'pretraining',
                'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
                'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines', 'export',
-               'comparison', 'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins'},
+               'comparison', 'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins', 'runner', 'views', 'lab',
+               'overhead'},
               {'runs', 'doctor', 'bench', 'cli'}),
-    'altair': ({'charts'}, {'cli', 'bench', 'results'}),
+    'altair': ({'charts', 'live'}, {'cli', 'bench', 'results'}),
     'vl_convert': ({'charts'}, set()),
-    'ipywidgets': (set(), set()),
+    'ipywidgets': ({'panels', 'lab'}, set()),
     'IPython': (set(), set()),
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
