@@ -7,7 +7,6 @@ __all__ = ['KNOBS', 'Knob', 'Controls', 'Mark', 'Heard']
 
 # %% ../nbs/12_controls.ipynb #c7d94aa2
 import math
-import sys
 import threading
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -37,7 +36,8 @@ class Knob:
     def bounds(self) -> str:
         "In words, like: a number from 0 to 2"
         kind = 'a whole number' if self.whole else 'a number'
-        return f'{kind} from {self.low:g} to {self.high:g}' if self.high < math.inf else f'{kind} of at least {self.low:g}'
+        if self.high == math.inf: return f'{kind} of at least {self.low:g}'
+        return f'{kind} from {self.low:g} to {self.high:g}'
 
 def _knob(path: str, unit: str) -> Knob:
     "A knob for a number of the configuration"
@@ -62,11 +62,11 @@ def _checked(name: str, value) -> float | int:
     "The value as a plain number, or a one-line error that names the knob, its bounds and what came"
     if name not in KNOBS:
         raise ValueError(f"expected a knob ({', '.join(KNOBS)}), got {short(name)[:60]}; nothing was turned")
-    knob = KNOBS[name]
-    fits = isinstance(value, Integral if knob.whole else Real) and not isinstance(value, bool)
-    # The largest float also keeps out infinity and whole numbers that no float can hold; NaN is in no interval.
-    if fits and knob.low <= value <= min(knob.high, sys.float_info.max):
-        return int(value) if knob.whole else float(value)
+    knob, number = KNOBS[name], math.nan        # which is in no interval
+    if isinstance(value, Integral if knob.whole else Real) and not isinstance(value, bool):
+        try: number = int(value) if knob.whole else float(value)
+        except OverflowError: pass              # a whole number that no float can hold
+    if knob.low <= number <= knob.high and number < math.inf: return number
     raise ValueError(f"{name} expected {knob.bounds}, got {short(value)[:60]}; nothing was turned")
 
 def _at(config, path: str):
@@ -108,7 +108,8 @@ class Controls:
         if not isinstance(organelle, str) or organelle not in self.population:
             raise ValueError(f"expected an organelle that is alive, got {short(organelle)[:60]}; known: "
                              f"{', '.join(self.population.ids[:20]) or 'nobody'}")
-        if not isinstance(up, bool): raise ValueError(f"up expected True or False, got {short(up)[:60]}; True is praise")
+        if not isinstance(up, bool):
+            raise ValueError(f"up expected True or False, got {short(up)[:60]}; True is praise")
         for name, text in (('prompt', prompt), ('answer', answer)): _check_text(name, text)
         said = self._tokens(answer)
         check_room(self.population.host, [short(prompt)], self.population.host.encode([prompt]), [len(said)])

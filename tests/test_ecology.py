@@ -496,7 +496,10 @@ def test_niches_are_taken_up_by_children(host, lucky):
 def test_every_row_fits_its_table_and_comes_back(tmp_path, host, lucky):
     config = small(economy=EconomyConfig(founder_energy=5., newborn_energy=2., ticket=.8, grace=2),
                    assimilation=AssimilationConfig(merges=1))
-    _, records = live(host, config, generations=8)
+    ecology, records = Ecology(host, config), []
+    ecology.turn(tau=.2)
+    ecology.thumb('o1', 'Is 2 + 2 = 4?', 'True', True)
+    ecology.run(8, hooks=[records.append], say=None)
     run = write(new_run(tmp_path / 'run', config), records)
     for table, columns in TABLES.items():
         frame = run.read(table)

@@ -94,12 +94,15 @@ def differences(one, two, path='', seen=None):
 
 @pytest.fixture
 def busy(monkeypatch):
-    "An ecology in which somebody learns, is born, and is on probation, and tokens are spent"
+    "An ecology in which somebody learns, is born, is on probation, and is praised; knobs are turned, and tokens spent"
     monkeypatch.setattr('evolora.ecology.grade', luck_decides)
     monkeypatch.setattr('evolora.assimilation.Examiner', Script)
     e, _, _ = with_trial(tiny_host(), merging=dict(probation=9), plasticity=PlasticityConfig(probe=.5),
                          variation=VariationConfig(mu=9, offspring=1, maturity=0))
+    e.turn(tau=.2, winter=3)
     e.step()
+    e.turn(ticket=.3)
+    e.thumb(e.population.ids[0], 'Is 2 + 2 = 4?', 'True', True)
     a = e.assimilation
     assert a.trials and a.pool and a.skill and e.plasticity._expected and e.demography._lineage == []
     return e

@@ -1,0 +1,369 @@
+"""A hand on a living ecology: nothing changes half-way, all is written down, and a run that is resumed remembers it."""
+import math
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from evolora import controls as module
+from evolora import ecology as world
+from evolora.checkpoints import read_checkpoint, write_checkpoint
+from evolora.configuration import EcologyConfig
+from evolora.controls import KNOBS, Controls
+from evolora.curriculum import CurriculumConfig
+from evolora.ecology import Ecology
+from evolora.economy import EconomyConfig, Ledger, season
+from evolora.families import Grade
+from evolora.host import tiny_host
+from evolora.organelles import Population
+from evolora.plasticity import PlasticityConfig
+from evolora.randomness import stream
+from evolora.runs import TABLES, Run, read
+from evolora.sessions import begin_session, resume_session
+from evolora.variation import VariationConfig
+
+QUESTION, ANSWER = 'Is 2 + 2 = 4?', 'True'
+
+
+@pytest.fixture(scope='module')
+def host(): return tiny_host()
+
+
+@pytest.fixture(autouse=True)
+def lucky(monkeypatch):
+    "A tiny host is never right: chance decides, by question and answer"
+    def grade(task, text):
+        luck = stream(0, purpose=f'{task.id} {text}').random()
+        return Grade(luck > .1, luck if luck > .1 else 0., luck > .6)
+    monkeypatch.setattr(world, 'grade', grade)
+
+
+def small(**changes):
+    "A world in which everybody lives, answers and has children"
+    sections = dict(economy=EconomyConfig(founder_energy=9., newborn_energy=1., price_token=0., winter_every=0),
+                    curriculum=CurriculumConfig(budget=4., budget_min=2, budget_max=6, copies=2),
+                    variation=VariationConfig(mu=6, offspring=2, maturity=0))
+    return EcologyConfig(**dict(founders=3, capacity=8, cells=['math:1', 'logic.bool:1'], max_new_tokens=3,
+                                reserve=1.) | sections | changes)
+
+
+def story(record, *without):
+    return {name: rows for name, rows in record.tables.items() if name not in ('timings', *without)}
+
+
+def one_line(error): return '\n' not in str(error.value) and len(str(error.value)) < 300
+
+
+# --- knobs
+
+@pytest.mark.parametrize('name', [n for n, k in KNOBS.items() if k.field])
+def test_a_knob_takes_what_the_configuration_takes(host, name):
+    "At the bounds, beyond them, and what is no number"
+    def fits(value):
+        tree = EcologyConfig().model_dump()
+        *path, last = KNOBS[name].field.split('.')
+        section = tree
+        for part in path: section = section[part]
+        section[last] = value
+        try: EcologyConfig.model_validate(tree)
+        except ValidationError: return False
+        return True
+    desk, high = Controls(EcologyConfig(), Population(host, capacity=1)), KNOBS[name].high
+    ends = [high, math.nextafter(high, math.inf)] if high < math.inf else []
+    for value in [0., -5e-324, -1., 1, .5, 1.9, math.nan, True, '1', None, *ends]:
+        if fits(value): desk.turn(**{name: value})
+        else:
+            with pytest.raises(ValueError, match=f'{name} expected a number .* got .*nothing was turned') as error:
+                desk.turn(**{name: value})
+            assert one_line(error)
+
+
+@pytest.mark.parametrize('wrong', [dict(tau=2.1), dict(winter=-1), dict(winter=1.), dict(winter=True),
+                                   dict(winter=1001), dict(ticket=math.inf), dict(ticket=10**400), dict(temperature='hot'),
+                                   dict(prices=[1.]), dict(energy=1.), {'a' * 10**6: 1.}])
+def test_if_one_value_is_wrong_nothing_is_turned(host, wrong):
+    desk = Controls(EcologyConfig(), Population(host, capacity=1))
+    desk.turn(tau=.1)
+    before = desk.state()
+    with pytest.raises(ValueError, match='nothing was turned') as error: desk.turn(**dict(ticket=2.) | wrong)
+    assert one_line(error) and desk.state() == before and desk.waiting == ({'tau': .1}, 0)
+
+
+def test_numbers_of_numpy_are_numbers(host):
+    e = Ecology(host, small())
+    e.turn(ticket=np.float32(.5), tau=np.float64(.25), winter=np.int64(2), prices=Fraction(3, 2))
+    assert e.controls.waiting == (dict(ticket=.5, tau=.25, winter=2, prices=1.5), 0)
+    assert {type(x) for x in e.controls.waiting[0].values()} == {int, float}
+    with pytest.raises(ValueError, match='expected a knob to turn'): e.turn()
+
+
+def test_each_knob_does_what_it_says(host):
+    e, seen = Ecology(host, small()), []
+    seen.append(e.step())
+    prices = {c: e.prices.price(c) for c in e.cells}
+    e.turn(ticket=.5, prices=3., tau=0., temperature=0., winter=1)
+    assert e.knobs == dict(ticket=.25, prices=1., tau=.3, temperature=1., feedback=0., winter=0), 'not heeded yet'
+    seen.append(e.step())
+    assert e.knobs == dict(ticket=.5, prices=3., tau=0., temperature=0., feedback=0., winter=0), 'winter is over'
+    last = seen[-1]
+    assert {r['amount'] for r in last.ledger if r['reason'] == 'ticket'} == {-.5 * e.config.economy.winter_ticket}
+    assert all(x['price'] == 3 * prices[f"{x['family']}:{x['depth']}"] for x in last.episodes)
+    assert last.row['season'] == 'winter' and e.assimilation.examiner.how['temperature'] == 0.
+    answers = {}        # greedy: all answers of one organelle to one question are the same
+    for x in last.episodes: answers.setdefault((x['organelle'], x['task']), set()).add(x['answer'])
+    assert all(len(a) == 1 for a in answers.values())
+    born = [r for r in last.lineage if r['event'] == 'birth']
+    traits = {r['organelle']: r['traits'] for record in seen for r in record.lineage}
+    same = lambda t: {k: v for k, v in t.items() if k != 'niche'}
+    assert born and all(same(r['traits']) == same(traits[r['parents'][0]]) for r in born), 'no spread'
+
+
+def test_the_configuration_stays_and_the_record_tells_each_change_once(host):
+    config = small()
+    e = Ecology(host, config)
+    e.turn(ticket=.5)
+    e.turn(ticket=.25, tau=.3)          # as it was
+    e.turn(prices=2.)
+    e.turn(prices=1.5, feedback=1)
+    assert e.step().knobs == [dict(generation=0, knob='prices', value=1.5, was=1.),
+                              dict(generation=0, knob='feedback', value=1., was=0.)]
+    assert e.step().knobs == [] and e.config is config and e.knobs['prices'] == 1.5
+
+
+def test_a_generation_that_is_being_lived_does_not_see_what_is_asked(host, monkeypatch):
+    "From another thread, at every part of it"
+    one, two, parts = Ecology(host, small()), Ecology(host, small()), iter(range(99))
+    def asking(name):
+        part = getattr(Ecology, name)
+        def call(self, *args):
+            if self is one and self.generation == 1:
+                values = dict(ticket=.5 + next(parts), prices=2., tau=0., temperature=0., winter=2, feedback=1.)
+                asked = threading.Thread(target=lambda: (self.turn(**values),
+                                                         self.thumb('o1', QUESTION, ANSWER, True)))
+                asked.start()
+                asked.join()
+            return part(self, *args)
+        monkeypatch.setattr(Ecology, name, call)
+    for name in ('_tickets', '_plan', '_play', '_ask', '_grade', '_settle', '_learn', '_assimilate', '_adapt',
+                 '_record'): asking(name)
+    for _ in range(2): assert story(one.step()) == story(two.step())
+    record = one.step()
+    assert {r['knob']: r['value'] for r in record.knobs} == dict(ticket=.5 + next(parts) - 1, prices=2., tau=0.,
+                                                                temperature=0., winter=2., feedback=1.)
+    assert len(record.feedback) == 10 and record.row['season'] == 'winter' and story(record) != story(two.step())
+
+
+# --- seasons
+
+@pytest.mark.parametrize('seed', range(30))
+def test_a_winter_lasts_as_long_as_was_asked(host, seed):
+    "Against a reading of the rule, generation by generation: so many winters, then summer, until a winter begins"
+    rng = stream(seed, purpose='winters')
+    year = int(rng.integers(2, 9))
+    economy = EconomyConfig(winter_every=year * int(rng.random() < .8), winter_length=int(rng.integers(1, year)))
+    desk, ledger = Controls(EcologyConfig(economy=economy), Population(host, capacity=1)), Ledger(economy)
+    calendar = lambda g: season(economy, g).name == 'winter'
+    left, spared = 0, False         # winters still owed; whether what is left of the calendar's is left out
+    for g in range(60):
+        if rng.random() < .2:
+            left = int(rng.integers(0, 6))
+            desk.turn(winter=left)
+            spared = calendar(g + left)
+        desk.heed(g, ledger)
+        spared = spared and (left > 0 or calendar(g))
+        expected = left > 0 or calendar(g) and not spared
+        assert (desk.season(g).name == 'winter') == expected == (desk.values(g)['winter'] > 0)
+        if left: assert desk.values(g)['winter'] == left
+        left = max(left - 1, 0)
+
+
+# --- thumbs
+
+def praised(e, up=True, n=1):
+    for _ in range(n): e.thumb('o1', QUESTION, ANSWER, up)
+
+
+def test_without_a_weight_a_thumb_is_only_written_down(host):
+    one, two = Ecology(host, small()), Ecology(host, small())
+    praised(one)
+    praised(one, up=False)
+    first, other = one.step(), two.step()
+    assert story(first, 'feedback') == story(other, 'feedback') and other.feedback == []
+    assert one.population.weights_hash() == two.population.weights_hash()
+    assert first.feedback == [dict(generation=0, organelle='o1', prompt=QUESTION, answer=ANSWER, up=up, reward=0.,
+                                   energy=0.) for up in (True, False)]
+    assert math.copysign(1., first.feedback[1]['reward']) == math.copysign(1., first.feedback[1]['energy']) == 1.
+
+
+def chance(e, id):
+    "Log-probability of the answer"
+    population = e.population
+    return sum(float(t.logprobs.sum()) for t in population.forward([QUESTION], [e.controls._tokens(ANSWER)], [id]))
+
+
+@pytest.mark.parametrize('rule', ['hebbian', 'local', 'node', 'backprop'])
+def test_every_rule_learns_from_praise_and_blame(host, rule):
+    targets = ['o_proj', 'down_proj']
+    found = {}
+    for up in (True, False):
+        e = Ecology(host, small(feedback=1., targets=targets, plasticity=PlasticityConfig(rule=rule, step=.1),
+                                variation=VariationConfig(mu=6, offspring=0),
+                                curriculum=CurriculumConfig(budget=1e-3, budget_min=0),
+                                economy=EconomyConfig(ticket=0., winter_every=0)))
+        for _ in range(4):
+            praised(e, up)
+            record = e.step()
+        assert record.row['episodes'] == 0 and record.row['gflops']['learn'] > 0, 'a thumb alone is a lesson'
+        found[up] = chance(e, 'o1')
+        assert e.ledger.audit().balanced
+    assert found[True] > chance(Ecology(host, small(targets=targets)), 'o1') > found[False]
+
+
+@pytest.mark.parametrize('rule', ['es', 'none'])
+def test_a_rule_that_learns_from_no_answers_moves_energy_only(host, rule):
+    config = small(feedback=.5, plasticity=PlasticityConfig(rule=rule, pairs=1), variation=VariationConfig(offspring=0),
+                   economy=EconomyConfig(founder_energy=9., winter_every=0))
+    one, two = Ecology(host, config), Ecology(host, config)
+    praised(one)
+    first, other = one.step(), two.step()
+    assert one.population.weights_hash() == two.population.weights_hash()
+    assert [r for r in first.ledger if r['account'] == 'praise'] and first.feedback[0]['energy'] == .5
+    assert first.episodes == other.episodes and one.ledger.audit().balanced
+
+
+def test_energy_of_thumbs_balances_at_both_ends(host):
+    "Nobody is blamed for more than they have, nobody holds more than the cap, and the last coin may pay the ticket"
+    e = Ecology(host, small(feedback=4., economy=EconomyConfig(cap=10., founder_energy=1., newborn_energy=1.,
+                                                               ticket=.5)))
+    e.thumb('o1', QUESTION, ANSWER, True)
+    e.thumb('o2', QUESTION, ANSWER, False)
+    for _ in range(3): e.thumb('o3', QUESTION, ANSWER, True)
+    record = e.step()
+    assert [(r['reward'], r['energy']) for r in record.feedback] == [(4., 4.), (-4., -1.), *[(4., 4.)] * 3]
+    rows = [(r['organelle'], r['account'], r['amount'], r['balance']) for r in record.ledger]
+    assert rows[3:9] == [('o1', 'praise', 4., 5.), ('o2', 'blame', -1., 0.), ('o3', 'praise', 4., 5.),
+                             ('o3', 'praise', 4., 9.), ('o3', 'praise', 4., 13.), ('o3', 'overflow', -3., 10.)]
+    assert record.row['gates']['strike'] == 1 and e.ledger.audit().balanced
+    audit = e.ledger.audit()
+    assert audit.mints['praise'] == 16. and audit.sinks['blame'] == 1.
+
+
+def test_a_thumb_for_somebody_who_died_since_is_kept_without_a_reward(host):
+    e = Ecology(host, small(feedback=1.))
+    praised(e)
+    e.demography.bury('o1', 0, 'test')
+    assert e.step().feedback == [dict(generation=0, organelle='o1', prompt=QUESTION, answer=ANSWER, up=True,
+                                      reward=None, energy=None)]
+    with pytest.raises(ValueError, match="is alive, got 'o1'; known: o2, o3"): praised(e)
+
+
+@pytest.mark.parametrize('change, said', [
+    (dict(organelle='o99'), 'known: o1, o2, o3'), (dict(organelle=['o1']), 'expected an organelle'),
+    (dict(organelle='x' * 10**6), 'expected an organelle'), (dict(prompt='x' * 4097), 'at most 4096 characters'),
+    (dict(prompt='x' * 2000), 'the context is 512'), (dict(answer='é' * 500), 'the context is 512'),
+    (dict(prompt='\ud800'), 'Unicode text'), (dict(answer=None), 'Unicode text'), (dict(prompt=('a',)), 'Unicode'),
+    (dict(up=1), 'True or False'), (dict(up='yes'), 'True or False')])
+def test_what_could_not_be_learned_from_is_refused_in_one_line(host, change, said):
+    population = Population(host, capacity=3, max_rank=1)
+    for _ in range(3): population.birth(rank=1, rng=stream(0))
+    desk = Controls(EcologyConfig(), population)
+    with pytest.raises(ValueError, match=said) as error:
+        desk.thumb(**dict(organelle='o1', prompt=QUESTION, answer=ANSWER, up=True) | change)
+    assert one_line(error) and desk.waiting == ({}, 0)
+
+
+def test_an_empty_answer_and_a_long_one_can_be_praised_and_written_down(host, tmp_path, monkeypatch):
+    e = Ecology(host, small(feedback=1.))
+    e.thumb('o1', QUESTION, '', False)
+    e.thumb('o1', 'a | <b>\n' * 10, '\x00\x1b[31m', True)
+    run = Run.create(tmp_path / 'run', config={}, host={'id': 'tiny'}, seed=0, version='0')
+    run.record(e.step())
+    assert run.read('feedback').answer.tolist() == ['', '\x00\x1b[31m']
+    widest = dict(generation=0, organelle='o1', prompt='🙂' * module._LONGEST, answer='🙂' * module._LONGEST, up=True,
+                  reward=1., energy=1.)
+    run.append('feedback', [widest])
+
+
+def test_many_threads_at_the_desk_lose_nothing(host, monkeypatch):
+    monkeypatch.setattr(module, '_MOST', 10**6)
+    e, heard, done = Ecology(host, small()), [], threading.Event()
+    def press(k):
+        for i in range(40):
+            e.thumb('o1', f'{k} {i}', ANSWER, True)
+            e.turn(ticket=.01 * k)
+    threads = [threading.Thread(target=press, args=(k,)) for k in range(5)]
+    def empty():
+        while not done.is_set(): heard.extend(e.controls.heed(0, e.ledger).feedback)
+    emptier = threading.Thread(target=empty)
+    for t in (*threads, emptier): t.start()
+    for t in threads: t.join()
+    done.set()
+    emptier.join()
+    heard += e.controls.heed(0, e.ledger).feedback
+    assert sorted(r['prompt'] for r in heard) == sorted(f'{k} {i}' for k in range(5) for i in range(40))
+    own = {k: [r['prompt'] for r in heard if r['prompt'].startswith(f'{k} ')] for k in range(5)}
+    assert all(own[k] == [f'{k} {i}' for i in range(40)] for k in own), 'in the order in which they were given'
+
+
+def test_the_desk_does_not_grow_for_ever(host):
+    e = Ecology(host, small())
+    praised(e, n=module._MOST)
+    with pytest.raises(ValueError, match='at most 256 thumbs between two generations'): praised(e)
+    e.step()
+    praised(e)
+
+
+# --- a run that is stopped
+
+def told(folder): return {table: (folder / f'{table}.jsonl').read_bytes() for table in TABLES if table != 'timings'}
+
+
+def hands(monkeypatch):
+    "Somebody who asks while a generation ends: before its checkpoint, after it was lived"
+    step = Ecology.step
+    def asking(self):
+        record = step(self)
+        if self.generation == 2:
+            self.turn(ticket=.5, prices=2., tau=.1, temperature=.5, winter=4, feedback=.5)
+            self.thumb('o1', QUESTION, ANSWER, True)
+            self.thumb('o2', QUESTION, ANSWER, False)
+        if self.generation == 3: self.turn(winter=0, feedback=0.)
+        return record
+    monkeypatch.setattr(Ecology, 'step', asking)
+
+
+def test_what_waits_at_a_kill_is_heeded_by_the_run_that_goes_on(host, tmp_path, monkeypatch):
+    hands(monkeypatch)
+    one, two = tmp_path / 'one', tmp_path / 'two'
+    with begin_session(one, host, small(), seed=3, every=2) as session: session.live(4, say=None)
+    def killed(record):
+        if record.row['generation'] == 2: raise KeyboardInterrupt       # that one is lived again
+    with pytest.raises(KeyboardInterrupt):
+        begin_session(two, host, small(), seed=3, every=2).live(4, hooks=[killed], say=None)
+    with resume_session(two, host, every=2) as session:
+        assert session.ecology.generation == 2 and session.ecology.controls.waiting[1] == 2
+        session.live(4, say=None)
+    assert told(one) == told(two) and session.ecology.config == small(), 'the run is what it was begun as'
+    assert read(two, 'knobs').generation.tolist() == [2] * 6 + [3] * 2
+    assert read(two, 'feedback').reward.tolist() == [.5, -.5]
+    assert read(two, 'generations').season.tolist() == ['summer', 'summer', 'winter', 'summer']
+
+
+def test_a_checkpoint_brings_the_knobs_back_to_every_part(host, tmp_path):
+    one, two = Ecology(host, small()), Ecology(host, small())
+    one.turn(ticket=.5, prices=2., tau=.1, temperature=.5, winter=4, feedback=.5)
+    one.step()
+    one.turn(tau=.2)
+    read_checkpoint(write_checkpoint(tmp_path, one), two)
+    assert two.knobs == one.knobs and two.controls.waiting == one.controls.waiting == ({'tau': .2}, 0)
+    assert two.ledger.config == two.prices.config == one.ledger.config and two.ledger.config.ticket == .5
+    assert two.demography.config.tau == .1 and two.assimilation.examiner.how == one.assimilation.examiner.how
+    assert story(one.step()) == story(two.step()) and two.knobs['tau'] == .2
+
+
+@pytest.mark.parametrize('wrong', [dict(values={'ticket': -1.}), dict(turns={'winter': 2.5}), dict(values={'x': 1.})])
+def test_a_state_that_no_hand_could_have_made_is_refused(host, wrong):
+    desk = Ecology(host, small()).controls
+    with pytest.raises((ValueError, KeyError)): desk.restore(desk.state() | wrong)
