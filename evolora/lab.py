@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['Lab']
 
-# %% ../nbs/19_lab.ipynb #a14f6bd4
+# %% ../nbs/19_lab.ipynb #df5e16be
 import base64
+import math
 import threading
 import time
 import traceback
@@ -23,19 +24,19 @@ import pandas as pd
 from fastcore.basics import patch
 
 from .analysis import load
-from .charts import bundle, png_of
+from .charts import png_of
 from .checkpoints import checkpoints
 from .chronicle import Generation
 from .configuration import PRESETS, load_config
 from .ecology import Ecology
 from .files import owner, taken
 from .host import load_host
-from .live import live_spec
-from .panels import Panel, error_html, progress_html, status_html
+from .live import live_output, live_spec
 from .runner import Runner
 from .runs import Run
 from .sessions import Session, resume_session
-from .views import View, gates_html, look, look_at, organelle_html, shown, table_html
+from .views import View, answers_html, gates_html, look, look_at, organelle_html, shown, table_html
+from .widgets import Panel, error_html, progress_html, status_html
 
 # %% ../nbs/19_lab.ipynb #a96d00f7
 _OPEN: dict[object, 'Lab'] = {}         # what is shown → the lab that shows it
@@ -53,7 +54,7 @@ def _maker(source, preset: str, seed: int) -> Callable:
     if source is None: return lambda: Ecology(load_host('embedded'), load_config(preset), seed=seed)
     return lambda: resume_session(source)
 
-# %% ../nbs/19_lab.ipynb #043f4e2c
+# %% ../nbs/19_lab.ipynb #bf911f86
 class Lab(Panel):
     "A panel that shows an ecology living: of an `Ecology`, a `Session`, the folder of a run, or else of a preset"
     def __init__(self, source: Ecology | Session | str | Path | None = None, *, preset: str = 'ecology', seed: int = 0):
@@ -64,7 +65,7 @@ class Lab(Panel):
         if self.folder: Run.open(self.folder)
         load_config(preset)
         super().__init__(sorted(p.stem for p in PRESETS.glob('*.yaml')))
-        self.view, self.said, self.ticks, self.pictures, self.open = None, None, 0, 0, True
+        self.view, self.said, self.ticks, self.pictures, self.closed = None, None, 0, 0, False
         self._births, self._lines, self._due, self._shown, self._sure = {}, deque(maxlen=200), 0., {}, False
         self._beating, self._drawing = threading.Lock(), threading.RLock()
         self.preset.value, self.seed.value = preset, seed
@@ -82,7 +83,7 @@ class Lab(Panel):
         "The one that is selected"
         return self.who.value
 
-# %% ../nbs/19_lab.ipynb #12a15825
+# %% ../nbs/19_lab.ipynb #4a3566f8
 @patch
 def _begin(self: Lab, source, preset: str, seed: int) -> None:
     "Take the place of the lab that shows the same, or begin with a runner of our own"
@@ -102,7 +103,7 @@ def _let_go(self: Lab) -> None:
     "Stop watching; the ecology lives on"
     if self._told in self.runner.watchers: self.runner.watchers.remove(self._told)
     if _OPEN.get(self.key) is self: del _OPEN[self.key]
-    self.open = False
+    self.closed = True
     def end(widget: W.Widget) -> None:
         for child in getattr(widget, 'children', ()): end(child)
         if isinstance(widget, W.Widget): W.Widget.close(widget)
@@ -111,7 +112,7 @@ def _let_go(self: Lab) -> None:
 @patch
 def close(self: Lab) -> None:
     "Close the panel; an ecology lives on, and a run that this lab resumed is saved and left to others"
-    if not self.open: return
+    if self.closed: return
     world, resumed = self.runner.world, self.folder is not None
     self._let_go()
     if resumed and isinstance(world, Session):
@@ -154,7 +155,7 @@ def wait(self: Lab, timeout: float | None = None) -> bool: # in seconds
     "Until nothing is under way; False if that takes longer"
     return self.runner.wait(timeout)
 
-# %% ../nbs/19_lab.ipynb #b8fb2286
+# %% ../nbs/19_lab.ipynb #5bf69fb6
 @patch
 def _ours(self: Lab) -> Ecology:
     if self.ecology: return self.ecology
@@ -180,7 +181,7 @@ def thumb(self: Lab, up: bool) -> None:
     if self.said is None: raise ValueError("expected an answer to judge, got none; ask(prompt) first")
     self._ours().thumb(*self.said, up)
     weight = self._ours().knobs['feedback']
-    does = f'worth {weight:g} in the next generation' if weight else 'recorded; the knob feedback is 0, so it earns nothing'
+    does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
     self.thumbs.value = shown(f"{'praised' if up else 'blamed'}: {does}")
 
 # %% ../nbs/19_lab.ipynb #0154213c
@@ -263,35 +264,24 @@ def draw(self: Lab, view: View) -> None:
         self.pictures += 1
         self._due = time.monotonic() + max(_EVERY, _SHARE * (time.thread_time() - began))
 
-# %% ../nbs/19_lab.ipynb #f62bc40b
+# %% ../nbs/19_lab.ipynb #f665e51d
 @patch
 def _show_page(self: Lab) -> None:
     "Fill the page that is open"
     if (view := self.view) is None: return
     page = self.tabs.titles[self.tabs.selected_index or 0]
-    if page == 'Live': self._show_charts(view)
-    if page == 'Population': self.population.value = table_html(view.alive, empty='nobody is alive')
-    if page == 'Gates': self.gates.value = gates_html(view)
+    if page == 'Live' and view.rows: self.charts.outputs = (live_output(view.rows),)
+    if page == 'Population': self.population_page.value = table_html(view.alive, empty='nobody is alive')
+    if page == 'Gates': self.gates_page.value = gates_html(view)
     if page == 'Organelle':
-        self.organelle.value = organelle_html(view, self.organelle) if self.organelle else table_html(view.alive)
+        self.organelle_page.value = organelle_html(view, self.organelle) if self.organelle else table_html(view.alive)
     if page == 'Log':
         lines = list(self._lines)[::-1][:40]
-        self.log.value = '<pre>' + '\n'.join(shown(line) for line in lines) + '</pre>'
-
-_PIXEL = base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==')
-
-@patch
-def _show_charts(self: Lab, view: View) -> None:
-    if not view.rows: return
-    # With a picture beside it JupyterLab makes none itself, which would take longer than the drawing.
-    data, metadata = bundle(live_spec(view.rows), png=base64.b64encode(_PIXEL).decode())
-    self.charts.outputs = ({'output_type': 'display_data', 'data': data, 'metadata': metadata},)
+        self.log_page.value = '<pre>' + '\n'.join(shown(line) for line in lines) + '</pre>'
 
 @patch
 def _show_answers(self: Lab, answers: pd.DataFrame) -> None:
-    self.answers.value = ''.join(f'<p><b>{shown(who)}</b>, {int(row.tokens)} tokens</p><div class="said">'
-                                 f'{shown(row.answer, 2000)}</div>' for who, row in answers.iterrows())
-    self.thumbs.value = ''
+    self.answers.value, self.thumbs.value = answers_html(answers), ''
     self._controls()
 
 @patch
@@ -302,9 +292,9 @@ def _show_knobs(self: Lab) -> None:
     for name, value in {**self.ecology.knobs, **turned}.items():
         self._shown[name] = self.knobs[name].value = value
     told = [f'{name} = {value:g}' for name, value in turned.items()] + [f'{thumbs} thumbs'] * bool(thumbs)
-    self.waiting.value = f'<p class="quiet">{shown("from the next generation on: " + ", ".join(told))}</p>' if told else ''
+    self.waiting.value = f'<p class="quiet">from the next generation on: {shown(", ".join(told))}</p>' if told else ''
 
-# %% ../nbs/19_lab.ipynb #006a626b
+# %% ../nbs/19_lab.ipynb #529ddce1
 @patch
 def barred(self: Lab) -> str:
     "Why this lab can only show, or nothing"
@@ -313,16 +303,18 @@ def barred(self: Lab) -> str:
     if taken(self.folder): return f'{owner(self.folder)} is at work in this folder; it can only be watched'
     return ''
 
+def _doing(busy: bool, left: float, rest: float) -> str:
+    if busy: return 'finishing' if not left else 'running' if left == math.inf else f'running, {left} to go'
+    return f'paused, {rest} left' if 0 < rest < math.inf else 'paused' if rest else 'at rest'
+
 @patch
 def _controls(self: Lab) -> None:
     "What is under way, in a sentence, and which buttons make sense"
-    if not self.open: return
+    if self.closed: return
     busy, barred, r = self.runner.busy and bool(self.runner.left or self.runner.began), self.barred(), self.runner
     alive = len(self.view.alive) if self.view else 0
-    doing = ('running' if r.left == float('inf') else f'running, {r.left} to go' if r.left else 'finishing') if busy else (
-        f'paused, {r.rest} left' if r.rest and r.rest != float('inf') else 'at rest')
     dead = self.view is not None and not alive
-    if dead: doing = 'nobody is left alive; begin a new one, with a cheaper ticket or more founders'
+    doing = _doing(busy, r.left, r.rest) if not dead else 'nobody is left; begin anew, with a cheaper ticket'
     told = f'generation {self.view.generation if self.view else 0} · {alive} alive · {barred or doing}'
     self.status.value = status_html(told)
     for b in (self.step_button, self.run_button, self.many_button): b.disabled = busy or dead or bool(barred)
@@ -334,7 +326,7 @@ def _controls(self: Lab) -> None:
     for box in self.knobs.values(): box.disabled = self.ecology is None
     if not busy: self.progress.value = progress_html('', 0.)
 
-# %% ../nbs/19_lab.ipynb #09435a9c
+# %% ../nbs/19_lab.ipynb #da3c263b
 @patch
 def _started(self: Lab) -> None:
     "See to it that the bar moves while something is under way"
@@ -345,10 +337,10 @@ def _started(self: Lab) -> None:
 @patch
 def _beat(self: Lab) -> None:
     try:
-        while self.open and self.runner.busy:
+        while not self.closed and self.runner.busy:
             self._tick()
             time.sleep(_BEAT)
-        if self.open: self.progress.value = progress_html('', 0.)
+        if not self.closed: self.progress.value = progress_html('', 0.)
     finally: self._beating.release()
 
 @patch
@@ -361,13 +353,14 @@ def _tick(self: Lab) -> None:
         return
     spent, known = time.monotonic() - began, [g.timing['seconds'] for g in ecology.history[-5:]]
     share = spent / median(known) if known else 0.
-    self.progress.value = progress_html(f'generation {ecology.generation}: {ecology.part or "…"}, {spent:.1f} s', share)
+    part = ecology.part or '…'
+    self.progress.value = progress_html(f'generation {ecology.generation + 1}: {part}, {spent:.1f} s', share)
 
-# %% ../nbs/19_lab.ipynb #225c6915
+# %% ../nbs/19_lab.ipynb #60200a71
 def _follow(lab: weakref.ref) -> None:
     "Read a folder again and again, until its lab is closed or lives itself"
     size, due = -1, 0.
-    while (me := lab()) is not None and me.open and me.folder and me.ecology is None:
+    while (me := lab()) is not None and not me.closed and me.folder and me.ecology is None:
         me._safely(me._controls)
         if time.monotonic() >= due and (now := Run.open(me.folder).size('generations')) != size:
             size, began = now, time.thread_time()
@@ -389,7 +382,7 @@ def _watch_folder(self: Lab) -> None:
     self._safely(self._read_folder)
     threading.Thread(target=_follow, args=[weakref.ref(self)], daemon=True).start()
 
-# %% ../nbs/19_lab.ipynb #18c339de
+# %% ../nbs/19_lab.ipynb #836f0ffe
 @patch
 def _fail(self: Lab, error: BaseException) -> None:
     "Show an error in the panel"
@@ -400,7 +393,7 @@ def _fail(self: Lab, error: BaseException) -> None:
 def _safely(self: Lab, call: Callable) -> None:
     try: call()
     except Exception as error:
-        if self.open: self._fail(error)
+        if not self.closed: self._fail(error)
 
 @patch
 def _renew(self: Lab) -> None:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Runner']
 
-# %% ../nbs/18_runner.ipynb #d232f149
+# %% ../nbs/18_runner.ipynb #254c2213
 import math
 import threading
 import time
@@ -19,14 +19,15 @@ from .chronicle import Generation
 from .ecology import Ecology
 from .sessions import Session
 
-# %% ../nbs/18_runner.ipynb #d705b73b
+# %% ../nbs/18_runner.ipynb #c6018f36
 class Runner:
-    "Lives generations of a world on a thread of its own; what it is told returns at once, and any thread may tell it"
+    "Lives generations of a world on its own thread; what it is told returns at once, and any thread may tell it"
     def __init__(self, world: Ecology | Session | Callable[[], Ecology | Session]):
         self.world = None if isinstance(world, Callable) else world
         self._make, self.left, self.rest, self.began = world, 0, 0, None
         self.error: BaseException | None = None
-        self.watchers: list[Callable[[Generation | None], None]] = []   # told each record, and None when it has come to rest
+        # They are told each record, and None when it has come to rest.
+        self.watchers: list[Callable[[Generation | None], None]] = []
         self._jobs, self._thread, self._changed = deque(), None, threading.Condition()
         self.busy = False
 
@@ -39,7 +40,7 @@ class Runner:
         where = f'generation {self.ecology.generation}' if self.ecology else 'nothing begun'
         return f"Runner({where}, {'busy' if self.busy else 'idle'})"
 
-# %% ../nbs/18_runner.ipynb #65b4fd64
+# %% ../nbs/18_runner.ipynb #3fcaef8e
 @patch
 def _next(self: Runner) -> Callable | None:
     "The next piece of work; None when there is none"
@@ -73,7 +74,7 @@ def _tell(self: Runner, record: Generation | None) -> None:
         try: watcher(record)
         except Exception as error: self._fail(error)
 
-# %% ../nbs/18_runner.ipynb #ed6e5ee5
+# %% ../nbs/18_runner.ipynb #af2e6625
 @patch
 def _generation(self: Runner) -> None:
     "One generation; the last one of a run also brings a session to the disk"
@@ -96,7 +97,7 @@ def _wake(self: Runner) -> None:
         self._thread = threading.Thread(target=self._work, daemon=True, name='evolora-runner')
         self._thread.start()
 
-# %% ../nbs/18_runner.ipynb #7a348ff2
+# %% ../nbs/18_runner.ipynb #9a86378e
 @patch
 def run(self: Runner, generations: int | None = None) -> None: # None: what a pause left, else without end
     "Live so many generations more"
@@ -129,7 +130,7 @@ def wait(self: Runner, timeout: float | None = None) -> bool: # in seconds
     "Until there is no more work; False if that takes longer"
     with self._changed: return self._changed.wait_for(lambda: self._thread is None, timeout)
 
-# %% ../nbs/18_runner.ipynb #27ebe9a0
+# %% ../nbs/18_runner.ipynb #a518835a
 @patch
 def submit(self: Runner, job: Callable[[Ecology], object]) -> Future:
     "Call a function with the ecology between two generations"

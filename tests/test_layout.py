@@ -27,11 +27,11 @@ HEAVY = {
                'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
                'controls', 'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines',
                'export', 'comparison', 'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins',
-               'runner', 'views', 'lab', 'overhead'},
+               'runner', 'views', 'widgets', 'lab', 'overhead'},
               {'runs', 'doctor', 'bench', 'cli'}),
     'altair': ({'charts', 'live'}, {'cli', 'bench', 'results'}),
     'vl_convert': ({'charts'}, set()),
-    'ipywidgets': ({'panels', 'lab'}, set()),
+    'ipywidgets': ({'widgets', 'lab'}, set()),
     'IPython': (set(), set()),
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
