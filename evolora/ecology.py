@@ -84,9 +84,7 @@ class Ecology:
 
     def step(self) -> Generation:
         "Live through one generation and return its record"
-        if not self._busy.acquire(blocking=False):
-            raise RuntimeError("this ecology is running elsewhere; pause it there first")
-        try:
+        with self.still():
             if not len(self.population):
                 raise RuntimeError("nobody is left alive; begin a new ecology, with a cheaper ticket or more founders")
             self._timing, heard = {}, self.controls.heed(self.generation, self.ledger)
@@ -105,13 +103,28 @@ class Ecology:
             with self._timed('adapt'): cells = self._adapt(episodes)
             return self._record(episodes, season, gates + tally(decisions), learned, cells, fitness, decisions, taught,
                                 heard)
-        finally: self._busy.release()
 
     @contextmanager
     def _timed(self, part: str):
-        start = time.perf_counter()
+        start, self._timing[part] = time.perf_counter(), 0.
         yield
         self._timing[part] = time.perf_counter() - start
+
+# %% ../nbs/12_ecology.ipynb #842dcc3f
+@patch
+@contextmanager
+def still(self: Ecology):
+    "Hold it still: no generation can begin inside; RuntimeError while one is under way"
+    if not self._busy.acquire(blocking=False):
+        raise RuntimeError("this ecology is running elsewhere; pause it there first")
+    try: yield
+    finally: self._busy.release()
+
+@patch(as_prop=True)
+def part(self: Ecology) -> str:
+    "The part of a generation that is under way: plan, play, grade, …; empty between two"
+    latest = list(self._timing.items())[-1:]        # whoever is under way has taken no time yet
+    return ''.join(part for part, seconds in latest if not seconds) if self._busy.locked() else ''
 
 # %% ../nbs/12_ecology.ipynb #4c8d92c9
 @patch

@@ -8,8 +8,9 @@ __all__ = ['Session', 'begin_session', 'check_record', 'check_tables', 'resume_s
 # %% ../nbs/13_sessions.ipynb #53c64fce
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from fastcore.basics import patch
@@ -30,6 +31,7 @@ class Session:
     "An ecology and the folder that it is written to; make one with `begin_session` or `resume_session`"
     def __init__(self, run: Run, ecology: Ecology, every: int, stack: ExitStack):
         self.run, self.ecology, self.every, self._stack, self._over = run, ecology, every, stack, False
+        self._one = threading.Lock()
         self._known = {table: (hashlib.sha256(), 0) for table in TABLES}    # fingerprint of so many bytes
 
     def __enter__(self) -> 'Session': return self
@@ -72,22 +74,43 @@ def save(self: Session) -> None:
     write_checkpoint(self.run.folder, self.ecology, tables=self.tables(), run=digest(self.run.folder / 'run.json'))
     prune(self.run.folder)
 
+# %% ../nbs/13_sessions.ipynb #9a59e22e
+@patch
+@contextmanager
+def _at_work(self: Session):
+    "One at a time, and after an error no more"
+    if not self._one.acquire(blocking=False):
+        raise RuntimeError("this session is at work elsewhere; pause it there first")
+    try:
+        self._check()
+        try: yield
+        except BaseException:   # in memory there may be half a generation, or one that the tables lack
+            self.close()
+            raise
+    finally: self._one.release()
+
+@patch
+def _keep(self: Session, record: Generation) -> None:
+    self.run.record(record)
+    if self.ecology.generation % self.every == 0: self.save()
+
+@patch
+def step(self: Session) -> Generation:
+    "Live through one generation and write it down; `save` when you leave"
+    with self._at_work():
+        record = self.ecology.step()
+        self._keep(record)
+        return record
+
 # %% ../nbs/13_sessions.ipynb #525a1f02
 @patch
 def live(self: Session, generations: int, *, # in total, those lived through before included
          hooks: Iterable[Callable[[Generation], None]] = (), say: Callable[[str], None] | None = print) -> None:
     "Live until so many generations are there; Ctrl-C stops after the current one, and all of it is kept"
-    def keep(record: Generation) -> None:
-        self.run.record(record)
-        if self.ecology.generation % self.every == 0: self.save()
-    self._check()
-    left = generations - self.ecology.generation
-    try:
-        if left > 0 and len(self.ecology.population): self.ecology.run(left, hooks=[keep, *hooks], say=say)
+    with self._at_work():
+        left = generations - self.ecology.generation
+        if left > 0 and len(self.ecology.population): self.ecology.run(left, hooks=[self._keep, *hooks], say=say)
         self.save()
-    except BaseException:       # in memory there may be half a generation, or one that the tables lack
-        self.close()
-        raise
 
 # %% ../nbs/13_sessions.ipynb #ee405f6c
 def _check_interval(every: int) -> None:
