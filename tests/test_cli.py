@@ -791,3 +791,44 @@ def test_ctrl_c_keeps_the_finished_lives(say, short, monkeypatch):
 def test_a_quick_measurement_of_merges_leaves_nothing(say, short):
     code, out, err = say('bench', 'assimilation', '--quick')
     assert code == 0 and 'without-1' in err and 'Targets' in out and not list(Path().iterdir())
+
+
+# --- parts of one's own
+
+MINE = """
+from evolora.families import Family
+from evolora.tasks import register_family
+
+class Backwards(Family):
+    name, longest = 'string.reverse', 7
+    def draw(self, rng, depth, difficulty):
+        word = ''.join(chr(97 + int(i)) for i in rng.permutation(26)[:depth + 3])
+        return self.task(depth, difficulty, f'Turn round: {word}', word[::-1])
+
+register_family(Backwards())
+"""
+
+
+def command(*arguments):
+    "The command in a process of its own, which knows no parts yet"
+    done = subprocess.run([sys.executable, '-c', 'from evolora.cli import main; main()', *map(str, arguments)],
+                          capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_parts_of_ones_own_come_from_a_file_and_a_run_needs_them(here, tmp_path):
+    (here / 'mine.py').write_text(MINE)
+    host, world = save(tmp_path / 'host'), config(cells=['string.reverse:1', 'math:1'])
+    begin = ['run', '--config', world, '--host', host, '--out', 'r', '--generations', 2]
+    for refused in (begin, ['--parts', 'yours.py', *begin], ['--parts', world, *begin]):
+        code, out, err = command(*refused)
+        assert code == 2 and not out and err.count('\n') == 1 and not (here / 'r').exists(), err
+    assert command('--parts', 'mine.py', *begin)[0] == 0
+    assert 'task family string.reverse' in Run.open('r').hashes
+    more = ['run', '--resume', 'r', '--generations', 3]
+    code, _, err = command(*more)
+    assert code == 2 and err.count('\n') == 1 and 'register_family' in err
+    (here / 'other.py').write_text(MINE.replace('depth + 3', 'depth + 2'))
+    code, _, err = command('--parts', 'other.py', *more)
+    assert code == 2 and 'string.reverse was' in err and len(Run.open('r').rows('generations')) == 2
+    assert command('--parts', 'mine.py', *more)[0] == 0 and len(Run.open('r').rows('generations')) == 3
