@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['OKABE_ITO', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
 
-# %% ../nbs/16_theme.ipynb #76f871b4
+# %% ../nbs/16_theme.ipynb #413b1d65
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ import vl_convert
 from .analysis import RunData
 from .files import write_whole
 
-# %% ../nbs/16_theme.ipynb #0e07ff00
+# %% ../nbs/16_theme.ipynb #5e728a7a
 OKABE_ITO = ['#0072B2', '#E69F00', '#009E73', '#D55E00', '#CC79A7', '#56B4E9', '#F0E442', '#000000']
 
 @alt.theme.register('evolora', enable=False)
@@ -33,7 +33,7 @@ def _theme() -> alt.theme.ThemeConfig:
                  'labelLimit': 220},
         'legend': text, 'range': {'category': OKABE_ITO, 'heatmap': cividis, 'ramp': cividis}}}
 
-# %% ../nbs/16_theme.ipynb #3bf90a31
+# %% ../nbs/16_theme.ipynb #a3b3f21d
 _GREY, _PALE = '#767676', '#f0f0f0'
 
 def _x(data: RunData, name: str = 'generation', **how) -> alt.X:
@@ -58,6 +58,10 @@ def _bins(data: RunData, generations: pd.Series, step: int) -> pd.Series:
 
 def _per(step: int) -> str: return 'generation' if step == 1 else f'{step} generations'
 
+def _one(step: int) -> str: return 'one generation' if step == 1 else f'{step} generations'
+
+def _sampled(step: int) -> str: return '' if step == 1 else f'; every {step} generations'
+
 def _short(table: pd.DataFrame) -> pd.DataFrame:
     "Four digits are more than a picture shows, and a third of the space"
     return table.assign(**{c: table[c].map(lambda x: float(f'{x:.4g}')) for c in table.select_dtypes('float')})
@@ -68,7 +72,7 @@ def _nothing(title: str, why: str) -> alt.Chart:
         align='left', fontSize=13, color=_GREY).encode(x=alt.value(0), text='why:N').properties(
         title=alt.Title(title, subtitle='nothing to draw'), description=f'{title}: {why}')
 
-# %% ../nbs/16_theme.ipynb #c77cd402
+# %% ../nbs/16_theme.ipynb #95a108da
 _UNITS = {'answers', 'energy', 'episodes', 'generation', 'generations', 'gflops', 'merges', 'nats', 'organelles',
           'pairs', 'runs', 'seconds', 'seeds', 'share', 'steps', 'tokens'}     # what is its own unit
 
@@ -107,7 +111,7 @@ def lacks(spec: dict) -> list[str]:
                 missing.append(f'{what} has no unit: {titles[0]}')
     return missing
 
-# %% ../nbs/16_theme.ipynb #ffdff82d
+# %% ../nbs/16_theme.ipynb #042df894
 _V5 = 'application/vnd.vegalite.v5+json'
 
 def png_of(spec: dict, scale: float) -> bytes:

@@ -19,8 +19,8 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
 def attempt(generation, mother, father, child, rng):
     "A tested child: given up, merged, or put on probation"
     wins, losses = (int(n) for n in rng.multinomial(96, [.25, .15, .6])[:2])
-    numbers = dict(best=father, uplift=(wins - losses) / 96, pairs=96, wins=wins, losses=losses, e=2. ** (wins - losses),
-                   outlook=.5 if wins > losses else .01, energy_kept=.9)
+    numbers = dict(best=father, uplift=(wins - losses) / 96, pairs=96, wins=wins, losses=losses,
+                   e=2. ** (wins - losses), outlook=.5 if wins > losses else .01, energy_kept=.9)
     how = dict(partners=[father])
     steps = [judge('low_power', mother, generation, uplift=.1, level=.02, pairs=96, power=.6, least=.5, **how),
              judge('canary_failed', mother, generation, kept=1., least=.75, **how),

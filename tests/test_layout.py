@@ -28,8 +28,8 @@ HEAVY = {
                'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines', 'export',
                'comparison', 'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins'},
               {'runs', 'doctor', 'bench', 'cli'}),
-    'altair': ({'charts'}, {'cli', 'bench', 'results'}),
-    'vl_convert': ({'charts'}, set()),
+    'altair': ({'attempts', 'charts', 'theme'}, {'cli', 'bench', 'results'}),
+    'vl_convert': ({'theme'}, set()),
     'ipywidgets': (set(), set()),
     'IPython': (set(), set()),
 }
