@@ -79,7 +79,7 @@ def tally(episodes: pd.DataFrame, by) -> pd.DataFrame:
                         roi=table['revenue'] / table['cost'].where(table['cost'] > 0),
                         net=table['revenue'] - table['penalty'] - table['cost'])
 
-# %% ../nbs/16_analysis.ipynb #035b157c
+# %% ../nbs/16_analysis.ipynb #7a92b25a
 def pool(generations: pd.DataFrame, by) -> pd.DataFrame:
     "Rows of generations pooled by groups: counts, rates with intervals, energy; accuracy is NaN without episodes"
     n = generations['episodes']
@@ -102,7 +102,7 @@ def cell_history(data: RunData) -> pd.DataFrame:
                          f"{data.name}, got others; restore the file from a copy") from None
     return pd.DataFrame({'generation': generations.to_numpy(int), 'cell': [name for name, _ in known]} | numbers)
 
-# %% ../nbs/16_analysis.ipynb #e1cf43d8
+# %% ../nbs/16_analysis.ipynb #b5485bf7
 def _ends(data: RunData, window: int) -> tuple[list[int], list[int]]:
     "The first and the last generations to compare: `window` of each, fewer where they would overlap"
     played = sorted(data.generations['generation'])
@@ -192,16 +192,25 @@ def lineage(data: RunData, *, limit: int = 40) -> str:
     return '\n'.join(lines + [f'- … and {len(table) - len(shown)} more'] * (len(shown) < len(table)))
 
 # %% ../nbs/16_analysis.ipynb #883adb7b
+def _deaths(data: RunData) -> pd.Series:
+    "The generation in which each one died"
+    return data.lineage[data.lineage['event'] == 'death'].groupby('organelle')['generation'].min()
+
 def balances(data: RunData) -> pd.DataFrame:
     "Energy of every living organelle at the end of every generation: a row each"
-    last = data.ledger.dropna(subset='organelle').groupby(['generation', 'organelle'])['balance'].last().unstack()
-    last = last.reindex(sorted(data.generations['generation'])).ffill()
-    died = data.lineage[data.lineage['event'] == 'death'].groupby('organelle')['generation'].min()
-    for organelle, generation in died.items():
-        if organelle in last: last.loc[generation:, organelle] = np.nan
-    return last.rename_axis(columns='organelle').stack().rename('energy').reset_index().dropna()
+    last = data.ledger.dropna(subset='organelle').drop_duplicates(['generation', 'organelle'], keep='last')
+    last = last.sort_values(['organelle', 'generation'], kind='stable')
+    played, died = np.unique(data.generations['generation']), _deaths(data)
+    end = last['organelle'].map(died).fillna(played[-1] + 1)
+    until = np.minimum(last.groupby('organelle')['generation'].shift(-1).fillna(np.inf), end)
+    first, after = np.searchsorted(played, last['generation']), np.searchsorted(played, until)
+    lasted = np.maximum(after - first, 0)
+    at = np.concatenate([np.arange(0), *(np.arange(a, a + n) for a, n in zip(first, lasted))])
+    table = pd.DataFrame({'generation': played[at], 'organelle': last['organelle'].to_numpy().repeat(lasted),
+                          'energy': last['balance'].to_numpy().repeat(lasted)})
+    return table.dropna().sort_values(['generation', 'organelle'], kind='stable', ignore_index=True)
 
-# %% ../nbs/16_analysis.ipynb #a3a7ae01
+# %% ../nbs/16_analysis.ipynb #e3d23ee5
 def flow_table(data: RunData) -> pd.DataFrame:
     "Energy by generation, account and reason: 'in' counts up, 'out' down, and 'between' is what changed hands"
     rows = data.ledger
@@ -225,14 +234,13 @@ def energy_table(data: RunData) -> pd.DataFrame:
     wide.insert(0, 'begin', begin)
     return wide.assign(between=moved, end=end, balance=(end - wide.sum(axis=1, skipna=False)).where(known))
 
-# %% ../nbs/16_analysis.ipynb #c1e569f7
+# %% ../nbs/16_analysis.ipynb #b54b3a56
 def age_table(data: RunData) -> pd.DataFrame:
     "Ages of the living at the end of each generation, in generations: the extremes and the quartiles"
     played = np.unique(data.generations['generation'])
-    births, deaths = (data.lineage[data.lineage['event'] == event].groupby('organelle')['generation'].min()
-                      for event in ('birth', 'death'))
+    births = data.lineage[data.lineage['event'] == 'birth'].groupby('organelle')['generation'].min()
     first = np.searchsorted(played, births)
-    last = np.searchsorted(played, deaths.reindex(births.index).fillna(played[-1] + 1).astype(int))
+    last = np.searchsorted(played, _deaths(data).reindex(births.index).fillna(played[-1] + 1).astype(int))
     lived = np.maximum(last - first, 0)
     at = np.concatenate([np.arange(0), *(np.arange(a, a + n) for a, n in zip(first, lived))])
     ages = pd.Series(played[at] - births.to_numpy(int).repeat(lived))
@@ -241,7 +249,7 @@ def age_table(data: RunData) -> pd.DataFrame:
     table = table.reindex(columns=list(names.values())).set_axis(list(names), axis=1)
     return table.assign(alive=ages.groupby(played[at]).size()).rename_axis('generation')
 
-# %% ../nbs/16_analysis.ipynb #2d7c30ec
+# %% ../nbs/16_analysis.ipynb #0eed2515
 def sentence(row) -> str:
     "What a row of the table `gates` says, in words; its bare numbers if they are not what the gate names"
     names = 'generation', 'organelle', 'gate', 'passed', 'numbers', 'partners', 'final'
@@ -258,7 +266,7 @@ def gate_table(data: RunData) -> pd.DataFrame:
     table['last'] = pd.Series({row['gate']: sentence(row) for row in last}, dtype=object)
     return table.reindex([name for name in dict.fromkeys([*GATES, *EVENTS, *table.index]) if name in table.index])
 
-# %% ../nbs/16_analysis.ipynb #918e5b24
+# %% ../nbs/16_analysis.ipynb #c3ca0515
 _GRID = np.linspace(0, 1, 2001)
 
 def _share_interval(k: int, n: int, alpha: float) -> tuple[float, float]:
@@ -275,7 +283,7 @@ def uplift_interval(wins: int, losses: int, pairs: int, *, alpha: float = .05) -
     lead = [2 * share - 1 for share in _share_interval(wins, wins + losses, alpha / 2)]
     return min(lead[0] * share for share in discordant), max(lead[1] * share for share in discordant)
 
-# %% ../nbs/16_analysis.ipynb #27370a98
+# %% ../nbs/16_analysis.ipynb #0a2ae587
 _TESTED = ('uplift_below_threshold', 'gate_check_failed', *EVENTS)
 
 def _attempt(rows: list[dict]) -> dict:

@@ -10,6 +10,7 @@ __all__ = ['CHARTS', 'chart_accuracy', 'chart_roi', 'chart_energy', 'chart_flows
 # %% ../nbs/17_charts.ipynb #b63b70d8
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import altair as alt
@@ -19,13 +20,13 @@ from scipy.special import stdtrit
 
 from .analysis import RunData, age_table, balances, cell_history, flow_table, kin, organelle_table, pool, summary
 from .attempts import chart_attempts, chart_gates, chart_turns
-from .theme import (OKABE_ITO, _bare, _bins, _nothing, _per, _short, _step, _x, _GREY, _PALE, bundle, lacks,
-                           png_of, save_chart, setup)
+from .theme import (OKABE_ITO, _bare, _bins, _nothing, _one, _per, _sampled, _short, _step, _x, _GREY, _PALE,
+                           bundle, lacks, png_of, save_chart, setup)
 
-# %% ../nbs/17_charts.ipynb #3ec161bf
+# %% ../nbs/17_charts.ipynb #d74cd0c4
 _all_ = ['OKABE_ITO', 'bundle', 'lacks', 'png_of', 'save_chart', 'setup']
 
-# %% ../nbs/17_charts.ipynb #998fe51e
+# %% ../nbs/17_charts.ipynb #15f22158
 _BLUE, _ORANGE, _GREEN, _VERMILION = OKABE_ITO[:4]
 
 # %% ../nbs/17_charts.ipynb #60ddf47d
@@ -42,6 +43,7 @@ def _said(data: RunData, row: str, spec: str) -> str:
     "From where to where, in words"
     table = summary(data)
     before, after, _ = (format(value, spec) for value in table.loc[row])
+    if len(data.generations) == 1: return f'{after} in the only generation'
     return f'{before} in the {table.columns[0]}, {after} in the {table.columns[1]} generations'
 
 def _runs(data: RunData | Iterable[RunData]) -> list[RunData]:
@@ -50,7 +52,7 @@ def _runs(data: RunData | Iterable[RunData]) -> list[RunData]:
     if runs: return runs
     raise ValueError('expected a run to draw, got none; load one first')
 
-# %% ../nbs/17_charts.ipynb #c5e44c8b
+# %% ../nbs/17_charts.ipynb #386c978c
 def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, style: str) -> alt.LayerChart:
     "A rate of several runs, and their mean with the interval of t at each mark that two of them have"
     longest = max(runs, key=lambda run: run.generations['generation'].max())
@@ -74,7 +76,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
         f'thin: one run, per {_per(step)}; thick: the mean of those that got so far; band: its 95 % interval (t)')),
         description=f'{name}, mean of {len(runs)} runs: from {ends}')
 
-# %% ../nbs/17_charts.ipynb #199991b3
+# %% ../nbs/17_charts.ipynb #819e5063
 def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Share of right answers in each generation with its 95 % interval, and the trend; of several runs their mean"
     runs, title = _runs(data), 'accuracy (share of right answers)'
@@ -85,7 +87,7 @@ def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt
     y = alt.Y('low:Q', title=title, axis=alt.Axis(format='%'), scale=alt.Scale(zero=True))
     rates = [alt.Tooltip(f'{name}:Q', format='.1%') for name in ('accuracy', 'low', 'high')]
     band = base.mark_rule(color=_BLUE) if len(table) == 1 else base.mark_area(opacity=.18, color=_BLUE)
-    subtitle = f'point and band: one {_per(step)} with its 95 % interval; line: the last {window} points pooled'
+    subtitle = f'point and band: {_one(step)} with the 95 % interval; line: the last {window} points pooled'
     return alt.layer(
         band.encode(y=y, y2='high:Q'),
         base.mark_point(size=22, filled=True, opacity=.75, color=_BLUE).encode(
@@ -103,7 +105,7 @@ def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.Laye
     y = alt.Y('roi:Q', title=title, scale=alt.Scale(zero=True))
     even = alt.Chart(pd.DataFrame({'roi': [1.], 'label': ['break-even']})).encode(y=y)
     tips = ['generation:Q', *(alt.Tooltip(f'{name}:Q', format='.2f') for name in ('roi', 'revenue', 'cost'))]
-    subtitle = f'square: one {_per(step)}; line: the last {window} squares pooled'
+    subtitle = f'square: {_one(step)}; line: the last {window} squares pooled'
     return alt.layer(
         even.mark_rule(strokeDash=[5, 4], color=_GREY),
         even.mark_text(align='left', dx=5, color=_GREY, fontSize=11).encode(x=alt.value('width'), text='label:N'),
@@ -139,12 +141,12 @@ def chart_energy(data: RunData) -> alt.VConcatChart:
              else base.mark_area(opacity=.75, color=_ORANGE)).properties(height=90)
     panels = [total]
     if len(data.ledger):
-        subtitle = 'thin: one organelle; thick: the median; band: the middle 80 %; below: the whole population'
+        subtitle = 'thin: one organelle; thick: the median; band: the middle 80 %; below: all' + _sampled(step)
         panels = [_each(data), total]
     return alt.vconcat(*panels, spacing=14).properties(
         title=alt.Title('Energy', subtitle=subtitle), description=f"Total energy: {_said(data, 'energy', '.1f')}")
 
-# %% ../nbs/17_charts.ipynb #9ec481bd
+# %% ../nbs/17_charts.ipynb #22b34639
 def _flows(data: RunData, step: int, most: int = 7) -> pd.DataFrame:
     "Energy per generation of each mark by reason: the largest reasons, and the rest of what came in and went out"
     table = flow_table(data)
@@ -186,7 +188,7 @@ def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
         order=alt.Order('rank:Q'), tooltip=['generation:Q', 'kind:N', 'flow:N', 'amount:Q'],
     ).transform_calculate(rank=f"indexof({json.dumps(order)}, datum.flow)")
     signs = table.groupby('kind')['amount'].sum().reindex(['in', 'out']).fillna(0.)
-    subtitle = (f'bars: mean of one {_per(step)}, in upwards and out downwards; '
+    subtitle = (f'bars: mean of {_one(step)}, in upwards and out downwards; '
                 'below: line as recorded, dots as the flows add up')
     return alt.vconcat(bars, _stock(data, step), spacing=14).resolve_scale(color='independent').properties(
         title=alt.Title('Energy flows', subtitle=subtitle),
@@ -196,18 +198,18 @@ def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
 def chart_population(data: RunData) -> alt.LayerChart:
     "How many are alive, and who came and went: births upwards, deaths downwards"
     step = _step(data, 125)
-    groups = data.generations.groupby(data.generations['generation'] // step * step)
+    groups = data.generations.groupby(_bins(data, data.generations['generation'], step))
     table = groups.agg(alive=('alive', 'mean'), births=('births', 'sum'), deaths=('deaths', 'sum')).reset_index()
     moves = table.melt('generation', ['births', 'deaths'], 'what', 'count')
     moves['drawn'] = moves['count'].where(moves['what'] == 'births', -moves['count'])
     kinds = alt.Scale(domain=['alive', 'births', 'deaths'], range=[_BLUE, _ORANGE, _VERMILION])
     color = alt.Color('what:N', title=None, scale=kinds)
-    y = alt.Y('drawn:Q', title='organelles', axis=alt.Axis(tickMinStep=1, labelExpr='abs(datum.value)'))
+    y, axis = alt.Y('drawn:Q', title='organelles'), alt.Axis(tickMinStep=1, labelExpr='abs(datum.value)')
     bars = alt.Chart(moves).mark_bar(width=max(1., min(18., 400 / len(table)))).encode(
-        x=_x(data), y=y, color=color, tooltip=['generation:Q', 'what:N', 'count:Q'])
+        x=_x(data), y=y.axis(axis), color=color, tooltip=['generation:Q', 'what:N', 'count:Q'])
     alive = alt.Chart(table.assign(what='alive')).mark_line(
         strokeWidth=3, interpolate='step', point=len(table) == 1).encode(
-        x=_x(data), y='alive:Q', color=color, tooltip=['generation:Q', 'alive:Q'])
+        x=_x(data), y=alt.Y('alive:Q', title='organelles', axis=axis), color=color, tooltip=['generation:Q', 'alive:Q'])
     subtitle = f'line: alive; bars per {_per(step)}: births upwards, deaths downwards'
     sums = f"{table['births'].sum():.0f} births, {table['deaths'].sum():.0f} deaths"
     return alt.layer(bars, alive).properties(title=alt.Title('Population', subtitle=subtitle),
@@ -218,13 +220,14 @@ def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
     ages, step = age_table(data).reset_index(), _step(data, 250)
     if not len(ages): return _nothing('Ages', 'no births are kept in this run')
     base = alt.Chart(_short(ages[ages['generation'] % step == 0])).encode(x=_x(data))
-    y, tips = alt.Y('low:Q', title='age (generations)'), [f'{name}:Q' for name in ages]
+    scale = alt.Scale(domain=[0, max(1., float(ages['oldest'].max()))])
+    y, tips = alt.Y('low:Q', title='age (generations)', scale=scale), [f'{name}:Q' for name in ages]
     lines = [base.mark_line(strokeWidth=width, strokeDash=dash, color=_GREEN, point=len(ages) == 1).encode(
         y=f'{name}:Q', tooltip=tips) for name, width, dash in (('median', 3, [1, 0]), ('oldest', 1.2, [4, 3]))]
     band = base.mark_area(opacity=.25, color=_GREEN).encode(y=y, y2='high:Q')
-    last = ages.iloc[-1]
+    last, subtitle = ages.iloc[-1], 'thick: the median; band: the middle half; dashed: the oldest'
     return alt.layer(band, *lines).properties(
-        title=alt.Title('Ages', subtitle='thick: the median; band: the middle half; dashed: the oldest'),
+        title=alt.Title('Ages', subtitle=subtitle + _sampled(step)),
         description=f"Ages at the end: median {last['median']:.0f}, oldest {last['oldest']:.0f} generations")
 
 # %% ../nbs/17_charts.ipynb #21e78a9a
@@ -233,6 +236,12 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     table = organelle_table(data)
     if not len(table): return _nothing('Lives', 'no births are kept in this run')
     order = [name for name, _ in kin(table, limit)]
+    note = '' if len(order) == len(table) else f'; the {len(order)} of {len(table)} with most episodes'
+    if table['died'].isna().any() and table.loc[order, 'died'].notna().all():  # too long a run to reach its beginning
+        order = [name for name, _ in kin(table.tail(limit), limit)]
+        since = data.generations['generation'] >= table.loc[order, 'born'].min()
+        data = replace(data, generations=data.generations[since])
+        note = f'; the latest {len(order)} of {len(table)}'
     shown, last = table.loc[order].reset_index(names='organelle'), int(data.generations['generation'].max())
     shown = shown.assign(start=shown['born'] - .5, end=shown['died'].astype(float).fillna(last) + .5,
                          parent=[text.split(' + ')[0] for text in shown['parents']],
@@ -246,8 +255,7 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
             alt.Tooltip('accuracy:Q', format='.0%')]
     lives = alt.Chart(_short(shown[['organelle', 'operator', 'parents', 'parent', 'reason', 'born', 'died',
                                               'episodes', 'accuracy', 'start', 'end', 'fate']])).encode(y=y)
-    subtitle = 'one bar per life; a thin line leads from the first parent'
-    if len(order) < len(table): subtitle += f'; the {len(order)} of {len(table)} with most episodes'
+    subtitle = 'one bar per life; a thin line leads from the first parent' + note
     return alt.layer(
         lives.transform_filter(alt.FieldOneOfPredicate('parent', order)).mark_rule(strokeWidth=.8, color='#999').encode(
             x=_x(data, 'start'), y2='parent:N'),
@@ -258,7 +266,7 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     ).properties(height=alt.Step(13), title=alt.Title('Lives', subtitle=subtitle),
                  description=f"{len(table)} organelles, {int(table['died'].isna().sum())} alive at the end")
 
-# %% ../nbs/17_charts.ipynb #d906aec3
+# %% ../nbs/17_charts.ipynb #03dee045
 _SEEN = {'accuracy': ('accuracy (share of right answers)', {'domain': [0, 1]}),
          'price': ('price (energy per unit of reward)', {'zero': False}),
          'learning_progress': ('learning progress (change of success)', {'zero': True})}
@@ -286,7 +294,7 @@ def _heat(data: RunData, table: pd.DataFrame, value: str, **legend) -> alt.Chart
                         legend=alt.Legend(**{'titleLimit': 240, **legend})),
         tooltip=['cell:N', 'generation:Q', 'episodes:Q', alt.Tooltip(f'{value}:Q', format='.3f')])
 
-# %% ../nbs/17_charts.ipynb #d4cf593a
+# %% ../nbs/17_charts.ipynb #6dc79712
 def _best_and_worst(table: pd.DataFrame) -> str:
     rate = table.assign(correct=table['accuracy'] * table['episodes']).groupby('cell')[['correct', 'episodes']].sum()
     rate = (rate['correct'] / rate['episodes'].where(rate['episodes'] > 0)).dropna()

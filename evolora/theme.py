@@ -33,14 +33,15 @@ def _theme() -> alt.theme.ThemeConfig:
                  'labelLimit': 220},
         'legend': text, 'range': {'category': OKABE_ITO, 'heatmap': cividis, 'ramp': cividis}}}
 
-# %% ../nbs/16_theme.ipynb #9acdf9b5
+# %% ../nbs/16_theme.ipynb #a3b3f21d
 _GREY, _PALE = '#767676', '#f0f0f0'
 
 def _x(data: RunData, name: str = 'generation', **how) -> alt.X:
     "The axis of generations, the same in every chart"
-    first, last = data.generations['generation'].min(), data.generations['generation'].max()
+    first, last = (int(x) for x in data.generations['generation'].agg(['min', 'max']))
+    if first == last: how = how | {'values': [first]}
     return alt.X(f'{name}:Q', title='generation', axis=alt.Axis(tickMinStep=1, format='d', grid=False, **how),
-                 scale=alt.Scale(domain=[int(first) - .5, int(last) + .5], nice=False))
+                 scale=alt.Scale(domain=[first - .5, last + .5], nice=False))
 
 def _bare(data: RunData, name: str = 'generation') -> alt.X:
     "The same axis without its labels, above a panel that has them"
@@ -56,6 +57,10 @@ def _bins(data: RunData, generations: pd.Series, step: int) -> pd.Series:
     return (generations - first) // step * step + first
 
 def _per(step: int) -> str: return 'generation' if step == 1 else f'{step} generations'
+
+def _one(step: int) -> str: return 'one generation' if step == 1 else f'{step} generations'
+
+def _sampled(step: int) -> str: return '' if step == 1 else f'; every {step} generations'
 
 def _short(table: pd.DataFrame) -> pd.DataFrame:
     "Four digits are more than a picture shows, and a third of the space"

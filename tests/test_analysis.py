@@ -1,18 +1,19 @@
-"Tables count what was written, and charts say what they draw: numbers, encodings and titles, no pixels."
-import json
+"Tables count what was written; the books balance, and an interval holds what it promises."
+from dataclasses import replace
 
-import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binomtest
-from synthetic import CELLS, write_run
+from synthetic import CELLS, records, write_run
 
-from evolora.analysis import balances, cell_table, lineage, load, markdown_table, organelle_table, summary
-from evolora.charts import (CHARTS, OKABE_ITO, bundle, chart_accuracy, chart_cells, chart_energy, chart_lineage,
-                            chart_population, chart_roi, save_chart, setup)
+from evolora.analysis import (age_table, attempt_table, balances, cell_history, cell_table, energy_table, gate_table,
+                              gather, lineage, load, markdown_table, organelle_table, summary, uplift_interval)
+from evolora.charts import CHARTS, chart_lineage
+from evolora.gates import event, judge, turn
+from evolora.randomness import stream
 from evolora.report import report
-from evolora.runs import Run
+from evolora.runs import TABLES, Run
+from evolora.sequential import log_e_value
 
 
 @pytest.fixture(scope='module')
@@ -21,18 +22,6 @@ def folder(tmp_path_factory): return write_run(tmp_path_factory.mktemp('runs') /
 
 @pytest.fixture(scope='module')
 def data(folder): return load(folder)
-
-
-def drawn(chart):
-    "All datasets of a chart, by their columns"
-    return [pd.DataFrame(rows) for rows in chart.to_dict()['datasets'].values()]
-
-
-def walk(spec):
-    "All marks of a specification, with what encloses them"
-    yield spec
-    for key in ('layer', 'vconcat'):
-        for part in spec.get(key, []): yield from walk(part)
 
 
 def test_the_summary_pools_rates_and_sums_events(data):
@@ -86,61 +75,110 @@ def test_a_lineage_may_be_deeper_than_pythons_stack(tmp_path):
     assert len(lineage(load(run.folder), limit=2000).split('\n')) == 1499
 
 
+def test_a_run_in_memory_has_the_tables_of_its_folder(data):
+    live = gather(records(), name='synthetic')
+    for table in TABLES: pd.testing.assert_frame_equal(getattr(live, table), getattr(data, table))
+    assert live.folder is None and data.about['seed'] == 0 and repr(live) == repr(data)
+    with pytest.raises(ValueError, match='at least one generation'): gather([])
+
+
+def test_records_of_numbers_only_give_typed_empty_tables(data):
+    bare = gather(record.numbers_only() for record in records())
+    for table in ('episodes', 'ledger', 'lineage', 'gates', 'tokens'):
+        assert len(getattr(bare, table)) == 0 and list(getattr(bare, table)) == list(TABLES[table])
+    for found in (balances(bare), energy_table(bare), gate_table(bare), attempt_table(bare), age_table(bare)):
+        assert not found.notna().any().get('balance', False)
+    assert summary(bare).drop('blind guessing').equals(summary(data).drop('blind guessing'))
+
+
+def test_cells_of_generations_are_those_of_episodes(data):
+    table = cell_history(data)
+    counts = data.episodes.groupby(['generation', data.episodes['family'] + ':' + data.episodes['depth'].astype(str)])
+    assert table[table['episodes'] > 0].set_index(['generation', 'cell'])['accuracy'].sort_index().tolist() == (
+        counts['success'].mean().tolist())
+    odd = data.generations.assign(cells=[{'math:1': 3}] * 30)
+    with pytest.raises(ValueError, match='learning_progress'): cell_history(replace(data, generations=odd))
+
+
+def test_the_books_balance_in_every_generation_and_tell_where_they_do_not(data):
+    table = energy_table(data)
+    assert table['balance'].abs().max() < 1e-9 and table['end'].tolist() == data.generations['energy'].tolist()
+    assert table['market: revenue'].sum() == pytest.approx(data.episodes['revenue'].sum())
+    row = data.ledger.query('generation == 7 and reason == "cost"').index[0]
+    torn = energy_table(replace(data, ledger=data.ledger.drop(index=row)))['balance']
+    assert torn[7] == pytest.approx(data.ledger.loc[row, 'amount']) and torn.drop(7).abs().max() < 1e-9
+    late = replace(data, generations=data.generations[data.generations['generation'] > 9])
+    assert np.isnan(energy_table(late)['begin'][10])       # nobody knows what there was before
+
+
+def test_gifts_between_organelles_change_no_stock(data):
+    gift = data.ledger.iloc[:2].assign(account=['o2', 'o1'], organelle=['o1', 'o2'], reason='gift', amount=[-1., 1.])
+    table = energy_table(replace(data, ledger=pd.concat([data.ledger, gift])))
+    assert table['between'].tolist() == [1.] + [0.] * 29 and table['balance'].abs().max() < 1e-9
+
+
+def test_ages_count_generations_since_birth(data):
+    table, lives = age_table(data), organelle_table(data)
+    assert table['alive'].tolist() == data.generations['alive'].tolist()
+    for generation in (0, 11, 29):
+        here = lives[(lives['born'] <= generation) & (lives['died'].fillna(99) > generation)]
+        ages = generation - here['born']
+        assert table.loc[generation, ['youngest', 'median', 'oldest']].tolist() == [
+            ages.min(), ages.median(), ages.max()]
+
+
+def test_gates_are_counted_in_order_of_the_way(data):
+    table = gate_table(data)
+    assert table['asked'].sum() == len(data.gates) and table['ended'].sum() == data.gates['final'].sum()
+    assert list(table.index)[:3] == ['cooldown', 'low_power', 'canary_failed']
+    assert (table['passed'] + table['failed'] == table['asked']).all()
+    odd = gate_table(replace(data, gates=data.gates.assign(numbers=[{}] * len(data.gates))))
+    assert odd['last'].str.endswith('{}').all()
+
+
+def test_an_attempt_ends_with_the_probation_of_its_child():
+    first, *_ = records(generations=1)
+    how = dict(best='o2', uplift=.1, pairs=40, wins=8, losses=4, e=2., outlook=.5, energy_kept=.9)
+    later = how | dict(uplift=.3, pairs=80, wins=30, losses=6, e=500.)
+    steps = [judge('low_power', 'o1', 0, partners=['o2'], uplift=.1, level=.02, pairs=96, power=.6, least=.5),
+             judge('canary_failed', 'o1', 0, partners=['o2'], kept=1., least=.7),
+             judge('uplift_below_threshold', 'o1', 0, partners=['o2'], futility=.05, **how),
+             event('trial_created', 'o1', 0, partners=['o2'], child='o9', **how)]
+    end = [judge('low_power_dr', 'o9', 0, partners=['o1', 'o2'], rows=9, least=8),
+           event('trial_promoted', 'o9', 0, partners=['o1', 'o2'], needed=50., **later)]
+    poor = [judge('low_power', 'o3', 0, partners=['o4'], uplift=.1, level=.02, pairs=9, power=.1, least=.5)]
+    table = attempt_table(gather([replace(first, decisions=turn(steps) + turn(end) + turn(poor))]))
+    assert len(table) == 1      # who never had a child made no attempt
+    assert table.loc[0, ['parents', 'child', 'outcome']].tolist() == ['o1 + o2', 'o9', 'trial_promoted']
+    assert table.loc[0, ['uplift', 'sought', 'pairs', 'e', 'needed']].tolist() == [.3, .1, 80, 500., 50.]
+    assert table.loc[0, ['low', 'high']].tolist() == list(uplift_interval(30, 6, 80))
+
+
+def test_the_interval_of_an_uplift_excludes_zero_once_the_test_is_sure():
+    for wins, losses in [(n, m) for n in range(40) for m in range(40)]:
+        low, high = uplift_interval(wins, losses, 120)
+        assert low <= (wins - losses) / 120 <= high
+        if log_e_value(wins, losses) > np.log(80): assert low >= 0
+        if log_e_value(losses, wins) > np.log(80): assert high <= 0
+    assert uplift_interval(0, 0, 0) == (-1, 1)
+    for wrong in ((-1, 0, 5), (3, 3, 5)):
+        with pytest.raises(ValueError, match='count again'): uplift_interval(*wrong)
+
+
+@pytest.mark.parametrize('shares', [(.05, .05, .9), (.4, .1, .5), (.5, .5, 0)])
+def test_the_interval_of_an_uplift_is_right_at_every_look(shares):
+    counts = stream(1, purpose='coverage').multinomial(10, shares, size=(150, 25)).cumsum(1)
+    truth, missed = shares[0] - shares[1], 0
+    for path in counts:
+        bounds = [uplift_interval(won, lost, won + lost + tied) for won, lost, tied in path]
+        missed += any(not low <= truth <= high for low, high in bounds)
+    assert missed <= .05 * len(counts)
+
+
 def test_balances_end_with_the_ledger_and_with_life(data):
     table = balances(data)
     assert table.groupby('generation').size().tolist() == data.generations['alive'].tolist()
     assert np.allclose(table.groupby('generation')['energy'].sum(), data.generations['energy'])
-
-
-@pytest.mark.parametrize('name', CHARTS)
-def test_every_chart_speaks(data, name):
-    spec = CHARTS[name](data).to_dict()
-    assert spec['title']['text'] and spec['title']['subtitle'] and len(spec['description']) > 15
-    titles = {axis: [part['encoding'][axis].get('title') for part in walk(spec) if axis in part.get('encoding', {})]
-              for axis in 'xy'}
-    assert 'generation' in titles['x'] and all(any(titles[axis]) for axis in 'xy')
-    colours = {part['mark'].get('color') for part in walk(spec) if isinstance(part.get('mark'), dict)} - {None, 'black'}
-    assert {colour for colour in colours if colour not in OKABE_ITO} <= {'#767676', '#999'}  # greys, beside the palette
-
-
-def test_accuracy_and_roi_draw_rates_with_their_trend(data):
-    for chart, column, trend in ((chart_accuracy, 'accuracy', 'trend'), (chart_roi, 'roi', 'roi_trend')):
-        table = next(frame for frame in drawn(chart(data)) if trend in frame)
-        assert np.allclose(table[column], data.generations[column]) and len(table) == 30
-    part = data.episodes[data.episodes['generation'].between(6, 10)]
-    table = next(frame for frame in drawn(chart_accuracy(data)) if 'trend' in frame)
-    assert table.loc[10, 'trend'] == pytest.approx(part['success'].mean())
-    spec = chart_accuracy(data).to_dict()
-    assert (spec['layer'][0]['encoding']['y']['field'], spec['layer'][0]['encoding']['y2']['field']) == ('low', 'high')
-    assert spec['layer'][0]['encoding']['y']['axis'] == {'format': '%'}
-
-
-def test_population_draws_deaths_downwards(data):
-    moves = next(frame for frame in drawn(chart_population(data)) if 'drawn' in frame)
-    assert moves[moves['what'] == 'deaths']['drawn'].sum() == -data.generations['deaths'].sum() < 0
-    assert moves[moves['what'] == 'births']['drawn'].sum() == data.generations['births'].sum()
-
-
-def test_cells_are_ordered_and_coloured_by_the_same_scale_in_every_run(data):
-    spec = chart_cells(data).to_dict()
-    assert spec['encoding']['y']['sort'] == [f'{family}:{depth}' for family, depth in sorted(CELLS)]
-    assert spec['encoding']['color']['scale'] == {'domain': [0, 1], 'scheme': 'cividis'}
-    assert drawn(chart_cells(data))[0]['episodes'].sum() == len(data.episodes)
-
-
-def test_lives_last_from_birth_to_death(data):
-    lives = drawn(chart_lineage(data, limit=1000))[0].set_index('organelle')
-    table = organelle_table(data)
-    lives = lives.loc[table.index]
-    assert (lives['end'] - lives['start'] == table['died'].fillna(29).astype(int) - table['born'] + 1).all()
-    assert set(lives.loc[table.index[table['died'].isna()], 'fate']) == {'alive'}
-
-
-def test_a_long_run_is_pooled_until_it_fits(tmp_path):
-    data = load(write_run(tmp_path / 'long', generations=700, size=8, tries=1).folder)
-    for name, chart in CHARTS.items(): assert max(map(len, drawn(chart(data)))) <= 5000, name
-    assert 'one 3 generations' in chart_accuracy(data).to_dict()['title']['subtitle']
-    assert next(f for f in drawn(chart_accuracy(data)) if 'trend' in f)['episodes'].sum() == len(data.episodes)
 
 
 def test_one_generation_and_no_episodes_still_draw(tmp_path, data):
@@ -180,25 +218,3 @@ def test_a_report_of_somebody_else_is_kept(tmp_path):
 def test_tables_escape_and_mark_what_is_missing():
     text = markdown_table(pd.DataFrame({'a|b': ['<b>', None], 'n': [.12345, float('nan')], 'k': [12345., 2.]}))
     assert text.split('\n')[2:] == ['| 0 | &lt;b&gt; | 0.123 | 12345 |', '| 1 | – | – | 2 |'] and r'a\|b' in text
-
-
-def test_charts_are_saved_as_png_or_svg(tmp_path, data):
-    chart = chart_population(data)
-    assert save_chart(chart, tmp_path / 'new' / 'x.svg').read_text().startswith('<svg')
-    assert alt.theme.active == 'default'        # saving lends the theme only for a moment
-    with pytest.raises(ValueError, match='.png or .svg'): save_chart(chart, tmp_path / 'x.gif')
-
-
-def test_jupyterlab_gets_version_5_and_a_picture(data):
-    before, theme = alt.renderers.active, alt.theme.active
-    try:
-        setup(scale=.5)
-        bundled, metadata = chart_energy(data)._repr_mimebundle_()
-    finally:
-        alt.renderers.enable(before)
-        alt.theme.enable(theme)
-    spec = bundled['application/vnd.vegalite.v5+json']
-    assert spec['$schema'].endswith('v5.json') and spec['config']['range']['category'] == OKABE_ITO
-    assert bundled['image/png'][:4] == b'\x89PNG' and bundled['text/plain'].startswith('Total energy')
-    assert list(metadata) == ['application/vnd.vegalite.v5+json'] and json.dumps(spec)
-    assert 'image/png' not in bundle(spec)[0]
