@@ -9,7 +9,7 @@ __all__ = ['RunData', 'load', 'gather', 'tally', 'pool', 'cell_history', 'summar
 
 # %% ../nbs/16_analysis.ipynb #db009696
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +100,7 @@ def cell_history(data: RunData) -> pd.DataFrame:
                          f"{data.name}, got others; restore the file from a copy") from None
     return pd.DataFrame({'generation': generations.to_numpy(int), 'cell': [name for name, _ in known]} | numbers)
 
-# %% ../nbs/16_analysis.ipynb #a5b2bd9a
+# %% ../nbs/16_analysis.ipynb #e1cf43d8
 def _ends(data: RunData, window: int) -> tuple[list[int], list[int]]:
     "The first and the last generations to compare: `window` of each, fewer where they would overlap"
     played = sorted(data.generations['generation'])
@@ -122,13 +122,13 @@ def _compute(generations: pd.DataFrame) -> dict[str, float]:
 
 def summary(data: RunData, *, window: int = 5) -> pd.DataFrame:
     "The first generations beside the last: rates pooled, births and deaths summed, energy and alive averaged"
-    columns, cells = {}, cell_history(data)
+    columns = {}
     for name, ids in zip(('first', 'last'), _ends(data, window)):
         part = data.generations[data.generations['generation'].isin(ids)]
         mine = pool(part, np.zeros(len(part))).iloc[0]
         columns[f'{name} {len(ids)}'] = pd.Series({
             'accuracy': mine['accuracy'], 'accuracy, low': mine['low'], 'accuracy, high': mine['high'],
-            'blind guessing': _guessing(cells[cells['generation'].isin(ids)]),
+            'blind guessing': _guessing(cell_history(replace(data, generations=part))),
             'parse rate': mine['parse_rate'], 'ROI': mine['roi'],
             'energy': part['energy'].mean(), 'alive': part['alive'].mean(),
             'births': mine['births'], 'deaths': mine['deaths'], 'episodes': mine['episodes'],
@@ -273,33 +273,37 @@ def uplift_interval(wins: int, losses: int, pairs: int, *, alpha: float = .05) -
     lead = [2 * share - 1 for share in _share_interval(wins, wins + losses, alpha / 2)]
     return min(lead[0] * share for share in discordant), max(lead[1] * share for share in discordant)
 
-# %% ../nbs/16_analysis.ipynb #f69ac237
+# %% ../nbs/16_analysis.ipynb #27370a98
 _TESTED = ('uplift_below_threshold', 'gate_check_failed', *EVENTS)
 
 def _attempt(rows: list[dict]) -> dict:
     "One attempt from the decisions of its turn, and of the end of the probation of its child"
-    last, tested, n = rows[-1], [r for r in rows if r['gate'] in _TESTED], {}
-    for r in tested: n |= r['numbers']
+    last, n = rows[-1], {}
+    for r in rows:
+        if r['gate'] in _TESTED: n |= r['numbers']
+        if r['gate'] == 'low_power': n['sought'] = r['numbers'].get('uplift')
     counts = [n.get(key) for key in ('wins', 'losses', 'pairs')]
     known = all(isinstance(count, int) for count in counts)
     low, high = uplift_interval(*counts) if known else (np.nan, np.nan)
     return dict(generation=rows[0]['generation'], parents=' + '.join([rows[0]['organelle'], *rows[0]['partners']]),
                 child=n.get('child'), outcome=last['gate'], ended=last['generation'], best=n.get('best'),
-                uplift=n.get('uplift') if n.get('pairs') else None, low=low, high=high, pairs=n.get('pairs', 0),
-                e=n.get('e'), needed=n.get('needed'))
+                uplift=n.get('uplift') if n.get('pairs') else None, low=low, high=high, sought=n.get('sought'),
+                pairs=n.get('pairs', 0), e=n.get('e'), needed=n.get('needed'))
 
 def attempt_table(data: RunData) -> pd.DataFrame:
     "Every child that was made and tested: its uplift over the best parent, bounds right at every look, and its end"
-    rows = data.gates[data.gates['gate'].isin(['canary_failed', 'probe_failed', *_TESTED])].to_dict('records')
-    attempts, probation = {}, {}
+    steps = 'low_power', 'canary_failed', 'probe_failed', *_TESTED
+    rows = data.gates[data.gates['gate'].isin(steps)].to_dict('records')
+    planned, attempts, probation = {}, {}, {}
     for row in rows:
         row['numbers'], key = row['numbers'] or {}, (row['generation'], row['organelle'])
-        if row['gate'] == 'canary_failed': attempts[key] = []
+        if row['gate'] == 'low_power': planned[key] = [row]
+        if row['gate'] == 'canary_failed': attempts[key] = planned.get(key, [])
         if row['organelle'] in probation and key not in attempts: key = probation[row['organelle']]
         if key in attempts: attempts[key].append(row)
         if row['gate'] == 'trial_created': probation[str(row['numbers'].get('child'))] = key
     columns = dict(generation=int, parents=str, child=str, outcome=str, ended=int, best=str, uplift=float, low=float,
-                   high=float, pairs=int, e=float, needed=float)
+                   high=float, sought=float, pairs=int, e=float, needed=float)
     table = pd.DataFrame([_attempt(found) for found in attempts.values()], columns=list(columns))
     return table.astype({name: kind for name, kind in columns.items() if kind is not str})
 
