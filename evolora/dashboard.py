@@ -110,23 +110,21 @@ def _tables(data: RunData, limit: int) -> dict[str, str]:
         'answers': table_html(answer_sample(data), 'Answers: the latest of each kind in each cell', limit=300)}
 
 # %% ../nbs/18_dashboard.ipynb #0b3d7fea
-_SECTIONS = {'accuracy': 'Learning', 'roi': 'Learning', 'energy': 'Energy', 'population': 'Population',
-             'cells': 'Cells', 'lineage': 'Organelles'}
-_BELOW = {'cells': 'Cells', 'gates': 'Gates', 'organelles': 'Organelles', 'answers': 'Answers'}
+_BELOW = {'learning': 'cells', 'population': 'organelles', 'merging': 'gates', 'answers': 'answers'}   # group → table
 
 def _one(data: RunData, limit: int, say: Callable[[str], None]) -> tuple[str, dict[str, str], dict[str, dict]]:
     "Head, sections and what is drawn, for one run"
     data, sections, drawn = tame(data), {}, {}
     table = summary(data)
     sections['Summary'] = table_html(table, _SUMMARY)
-    for name, chart in CHARTS.items():
+    tables, groups = _tables(data, limit), {}
+    for name, entry in CHARTS.items():
         say(f'drawing {name}')
-        shown, drawn[name] = _figure(name, chart(data))
-        section = _SECTIONS.get(name, 'More')
-        sections[section] = sections.get(section, '') + shown
-    sections = {k: f'<div class="charts">{x}</div>' if k != 'Summary' else x for k, x in sections.items()}
-    for key, below in _tables(data, limit).items():
-        sections[_BELOW[key]] = sections.get(_BELOW[key], '') + below
+        shown, drawn[name] = _figure(name, entry(data))
+        groups[entry.group] = groups.get(entry.group, '') + shown
+    for group in dict.fromkeys([*groups, *_BELOW]):
+        charts = f'<div class="charts">{groups[group]}</div>' if group in groups else ''
+        sections[group.capitalize()] = charts + tables.get(_BELOW.get(group), '')
     return _head(data, table), sections, drawn
 
 # %% ../nbs/18_dashboard.ipynb #ee55e6e7

@@ -69,9 +69,10 @@ def figure(name: str, spec: dict) -> tuple[str, dict]:
     head, small = (inert(' '.join(x) if isinstance(x := title.get(key, ''), list) else x, 500)
                    for key in ('text', 'subtitle'))
     text = json.dumps(spec)
-    shown = (f'<figure><figcaption><h3>{head}</h3><p>{small}</p></figcaption>'
+    wide = ' class="wide"' * bool({'hconcat', 'concat', 'facet'} & spec.keys())
+    shown = (f'<figure{wide}><figcaption><h3>{head}</h3><p>{small}</p></figcaption>'
              f'<div class="chart" data-chart="{inert(name)}" role="img" aria-label="{head}"></div>'
-             f'<p class="soft">{inert(said, 500)}.</p>'
+             f'<p class="soft">{inert(said.rstrip("."), 500)}.</p>'
              f'<details data-numbers="{inert(name)}"><summary>The numbers drawn</summary></details></figure>')
     return shown, {'spec': spec, 'data': {key: _columns(rows, text) for key, rows in data.items()}}
 
@@ -109,7 +110,8 @@ _STYLE += '''
 .charts { display: grid; gap: 1.25rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 29rem), 1fr)) }
 figure, .scroll { margin: 0; background: var(--paper); border: 1px solid var(--line); border-radius: 6px; min-width: 0 }
 figure { padding: 1rem 1.1rem .8rem } figcaption p { margin: .15rem 0 .7rem; color: var(--soft); font-size: .875rem }
-.chart { min-height: 14rem; overflow-x: auto } .chart svg { display: block }
+.wide { grid-column: 1 / -1 } .chart svg { display: block }
+.chart, .chart.vega-embed { display: block; width: 100%; min-height: 14rem; overflow-x: auto }
 details { font-size: .875rem } summary { color: var(--link); cursor: pointer; width: max-content }
 '''
 
@@ -156,7 +158,11 @@ function mirror(x, key) {
 _DRAW += '''
 function fit(spec, width) {
   const parts = spec.vconcat || spec.hconcat || spec.concat, facet = spec.facet && spec.spec;
-  if (spec.hconcat && width < 620) { spec.vconcat = spec.hconcat; delete spec.hconcat }
+  if (spec.hconcat && width < 620) {
+    spec.vconcat = spec.hconcat;
+    delete spec.hconcat;
+    parts.forEach(part => { if (part.encoding?.y?.axis?.labels === false) delete part.encoding.y.axis });
+  }
   const beside = spec.hconcat || (spec.concat && width >= 620);
   if (spec.concat) spec.columns = beside ? spec.columns || parts.length : 1;
   const each = beside ? width / (spec.columns || parts.length) : width;
@@ -175,7 +181,8 @@ async function draw(place) {
     mine.datasets = Object.fromEntries(Object.entries(data).map(([name, columns]) => [name, rows(columns)]));
     if (one) mine.autosize = {type: 'fit-x', contains: 'padding'};
     Object.assign(mine.config ||= {}, {background: null, font: 'system-ui, sans-serif'});
-    mine.config.legend = {...mine.config.legend, orient: 'top'};
+    mine.config.legend = {...mine.config.legend, orient: 'top', columns: Math.max(2, Math.floor(room / 190)),
+      labelLimit: narrow ? 110 : 160};
     if (narrow) mine.config.axis = {...mine.config.axis, labelLimit: 90};
     await vegaEmbed(place, mine, options);
     const over = place.firstElementChild.getBoundingClientRect().width - room;
