@@ -110,7 +110,7 @@ _STYLE += '''
 .charts { display: grid; gap: 1.25rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 29rem), 1fr)) }
 figure, .scroll { margin: 0; background: var(--paper); border: 1px solid var(--line); border-radius: 6px; min-width: 0 }
 figure { padding: 1rem 1.1rem .8rem } figcaption p { margin: .15rem 0 .7rem; color: var(--soft); font-size: .875rem }
-.wide { grid-column: 1 / -1 } .chart svg { display: block }
+.wide, .charts figure:last-child:nth-child(odd) { grid-column: 1 / -1 } .chart svg { display: block }
 .chart, .chart.vega-embed { display: block; width: 100%; min-height: 14rem; overflow-x: auto }
 details { font-size: .875rem } summary { color: var(--link); cursor: pointer; width: max-content }
 '''
@@ -181,9 +181,9 @@ async function draw(place) {
     mine.datasets = Object.fromEntries(Object.entries(data).map(([name, columns]) => [name, rows(columns)]));
     if (one) mine.autosize = {type: 'fit-x', contains: 'padding'};
     Object.assign(mine.config ||= {}, {background: null, font: 'system-ui, sans-serif'});
-    mine.config.legend = {...mine.config.legend, orient: 'top', columns: Math.max(2, Math.floor(room / 190)),
+    mine.config.legend = {...mine.config.legend, orient: 'top', columns: Math.max(2, Math.floor(room / 160)),
       labelLimit: narrow ? 110 : 160};
-    if (narrow) mine.config.axis = {...mine.config.axis, labelLimit: 90};
+    if (narrow) mine.config.axis = {...mine.config.axis, labelLimit: 120};
     await vegaEmbed(place, mine, options);
     const over = place.firstElementChild.getBoundingClientRect().width - room;
     if (over <= 0) break;

@@ -11,7 +11,6 @@ from synthetic import CELLS, write_run
 from evolora.analysis import balances, cell_table, lineage, load, markdown_table, organelle_table, summary
 from evolora.charts import (CHARTS, OKABE_ITO, bundle, chart_accuracy, chart_cells, chart_energy, chart_lineage,
                             chart_population, chart_roi, save_chart, setup)
-from evolora.report import report
 from evolora.runs import Run
 
 
@@ -148,33 +147,13 @@ def test_one_generation_and_no_episodes_still_draw(tmp_path, data):
     assert summary(load(folder)).shape == (16, 3)
     (folder / 'episodes.jsonl').write_text('')
     (folder / 'ledger.jsonl').write_text('')
-    assert report(folder).exists()
+    for chart in CHARTS.values(): assert chart(load(folder)).to_dict()
 
 
 def test_a_run_without_a_generation_is_refused(tmp_path):
     Run.create(tmp_path / 'run', config={}, host={'id': 'x'}, seed=0, version='0')
     with pytest.raises(ValueError, match='at least one generation'): load(tmp_path / 'run')
-    with pytest.raises(ValueError, match='expected a run folder'): report(tmp_path)
-
-
-def test_the_report_is_the_same_twice_and_all_its_pictures_are_there(folder, data, tmp_path):
-    path = report(folder)
-    text = path.read_text()
-    again = report(write_run(tmp_path / 'synthetic').folder)
-    assert again.read_text() == text and str(tmp_path) not in text
-    for name in CHARTS:
-        assert f'](charts/{name}.png)' in text
-        picture = (folder / 'charts' / f'{name}.png').read_bytes()
-        assert picture[:8] == b'\x89PNG\r\n\x1a\n' and len(picture) < 250_000
-        assert (again.parent / 'charts' / f'{name}.png').read_bytes() == picture
-    assert f"| accuracy | {summary(data).loc['accuracy', 'first 5']:.3g} |" in text
-
-
-def test_a_report_of_somebody_else_is_kept(tmp_path):
-    folder = write_run(tmp_path / 'run', generations=2).folder
-    (folder / 'report.md').write_text('mine')
-    with pytest.raises(ValueError, match='rename it'): report(folder)
-    assert (folder / 'report.md').read_text() == 'mine' and not (folder / 'charts').exists()
+    with pytest.raises(ValueError, match='expected a run folder'): load(tmp_path)
 
 
 def test_tables_escape_and_mark_what_is_missing():
