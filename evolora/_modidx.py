@@ -1389,6 +1389,7 @@ d = { 'settings': { 'branch': 'main',
                                'evolora.watch.Watch.__post_init__': ('watch.html#watch.__post_init__', 'evolora/watch.py'),
                                'evolora.watch.Watch.__rich__': ('watch.html#watch.__rich__', 'evolora/watch.py'),
                                'evolora.watch.Watch.look': ('watch.html#watch.look', 'evolora/watch.py'),
+                               'evolora.watch._number': ('watch.html#_number', 'evolora/watch.py'),
                                'evolora.watch._told': ('watch.html#_told', 'evolora/watch.py'),
                                'evolora.watch.follow': ('watch.html#follow', 'evolora/watch.py'),
                                'evolora.watch.sparkline': ('watch.html#sparkline', 'evolora/watch.py')}}}

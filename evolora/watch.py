@@ -48,9 +48,13 @@ class Tail:
                         if isinstance(row := parse_json(line), dict): yield row
 
 # %% ../nbs/18_watch.ipynb #0ac15e2d
+def _number(x) -> float | None:
+    "A number that can be shown, or nothing"
+    return float(x) if isinstance(x, (int, float)) and abs(x) < 1e300 else None
+
 def sparkline(values, width: int = 32) -> str:
     "The last values as bars of eight heights; a dot where there is none"
-    last = [float(x) if isinstance(x, (int, float)) and abs(x) < 1e300 else None for x in values][-width:]
+    last = [_number(x) for x in values][-width:]
     known = [x for x in last if x is not None]
     low, span = min(known, default=0), max(known, default=0) - min(known, default=0)
     height = lambda x: min(7, int(8 * (x - low) / span)) if span else 3
@@ -76,10 +80,10 @@ class Watch:
         for row in self._rows.rows():
             if not isinstance(row.get('generation'), int): continue
             self.generations = row['generation'] + 1
-            for name, known in self.numbers.items(): known.append(row.get(name))
+            for name, known in self.numbers.items(): known.append(_number(row.get(name)))
             self.news.append(_told(row))
         for row in self._times.rows():
-            if isinstance(row.get('seconds'), (int, float)): self.seconds.append(row['seconds'])
+            if (seconds := _number(row.get('seconds'))) is not None: self.seconds.append(seconds)
         return self
 
     def __rich__(self) -> Group:
@@ -87,8 +91,7 @@ class Watch:
         for name, side in {'': 'left', 'now': 'right', 'lately': 'left'}.items(): table.add_column(name, justify=side)
         for name, known in self.numbers.items():
             now = known[-1] if known else None
-            said = _SHOWN[name].format(now) if isinstance(now, (int, float)) else '–'
-            table.add_row(name, said, sparkline(known))
+            table.add_row(name, '–' if now is None else _SHOWN[name].format(now), sparkline(known))
         pace = f', {sum(self.seconds) / len(self.seconds):.1f} s each' if self.seconds else ''
         host = visible(str(self.run.host.get('id')))[:60]
         head = Text(f'{self.generations} generations{pace}; seed {self.run.seed}, host {host}')
@@ -97,7 +100,7 @@ class Watch:
 def _told(row: dict) -> str:
     "The ticker of a generation; its number if the row is not what we write"
     try: said = repr(Generation(row, None, None, None, {'seconds': 0.}))
-    except (KeyError, TypeError, ValueError): said = f"generation {row['generation']}"
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError): said = f"generation {row['generation']}"
     return visible(said).replace('\n', ' ')[:200]
 
 # %% ../nbs/18_watch.ipynb #15a18cab

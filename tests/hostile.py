@@ -3,7 +3,8 @@ import json
 
 from synthetic import write_run
 
-SCRIPT, ESCAPE, BIDI = '</script><script>alert(1)</script><img src=x onerror=alert(1)>', '\x1b[2J\x1b]0;x\x07', '\u202egpj'
+SCRIPT = '</script><script>alert(1)</script><img src=x onerror=alert(1)>'
+ESCAPE, BIDI = '\x1b[2J\x1b]0;x\x07', '\u202egpj'
 ANSWERS = [SCRIPT, ESCAPE, BIDI, '<svg onload=alert(1)>', 'line\u2028break', '" onmouseover="alert(1)', 'x' * 1_000_000]
 NAMES = {'o1': SCRIPT, 'o2': ESCAPE + BIDI, 'o3': 'n' * 5000}
 

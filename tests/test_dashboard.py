@@ -17,8 +17,8 @@ from evolora.charts import CHARTS
 from evolora.dashboard import answer_sample, dashboard, tame
 from evolora.page import inert
 
-OURS = {'html', 'head', 'meta', 'title', 'style', 'body', 'a', 'header', 'h1', 'h2', 'h3', 'bdi', 'p', 'dl', 'div', 'dt', 'dd',
-        'small', 'nav', 'ul', 'li', 'main', 'section', 'table', 'caption', 'thead', 'tbody', 'tr', 'th', 'td', 'button',
+OURS = {'html', 'head', 'meta', 'title', 'style', 'body', 'a', 'header', 'h1', 'h2', 'h3', 'bdi', 'p', 'dl', 'div', 'dt',
+        'dd', 'small', 'nav', 'ul', 'li', 'main', 'section', 'table', 'caption', 'thead', 'tbody', 'tr', 'th', 'td', 'button',
         'figure', 'figcaption', 'details', 'summary', 'b', 'noscript', 'footer', 'script'}
 
 
@@ -66,7 +66,8 @@ def test_nothing_is_fetched_and_the_policy_says_so(path):
     policy = next(a['content'] for _, a in Page(text).elements if 'http-equiv' in a)
     assert policy.startswith("default-src 'none'") and 'unsafe-eval' not in policy and policy.count('sha256-') == 2
     outside = re.sub(r'<script>.*?</script>', '', text, flags=re.S)         # the library names schemas and namespaces
-    assert set(re.findall(r'https?://[^"\\ ]+', outside)) <= {'https://vega.github.io/schema/vega-lite/v6.1.0.json'}
+    named = set(re.findall(r'https?://[^"\\ ]+', outside))
+    assert len(named) == 1 and named.pop().startswith('https://vega.github.io/schema/vega-lite/v')
 
 
 def test_the_data_are_bounded_and_all_charts_are_there(path, evil):

@@ -13,7 +13,7 @@ from evolora.watch import Tail, Watch, follow, sparkline
 
 def shown(folder):
     out = io.StringIO()
-    follow(folder, once=True, console=Console(file=out, width=100))
+    follow(folder, once=True, console=Console(file=out, width=200))
     return out.getvalue()
 
 
