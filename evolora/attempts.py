@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['chart_gates', 'chart_turns', 'chart_attempts']
 
-# %% ../nbs/17_attempts.ipynb #8cb8c960
+# %% ../nbs/17_attempts.ipynb #45cf88e1
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from .analysis import RunData, attempt_table, sentence
 from .gates import EVENTS, GATES
 from .theme import OKABE_ITO, _bins, _nothing, _per, _short, _step, _x, _GREY, _PALE
 
-# %% ../nbs/17_attempts.ipynb #044e49cf
+# %% ../nbs/17_attempts.ipynb #75d3e5c9
 _BLUE, _ORANGE, _GREEN, _VERMILION, _PURPLE = OKABE_ITO[:5]
 _WAY = [*GATES, 'ready', *EVENTS]
 
@@ -68,7 +68,7 @@ def chart_turns(data: RunData, *, limit: int = 40) -> alt.LayerChart | alt.Chart
     ).properties(title=alt.Title('The latest turns', subtitle=subtitle), description=(
         f"{len(last)} turns in generation {last['generation'].iloc[0]}; most ended at {last['gate'].mode()[0]}"))
 
-# %% ../nbs/17_attempts.ipynb #26a6034a
+# %% ../nbs/17_attempts.ipynb #7e6eb6d8
 _OUTCOMES = {'merged': ('merged', 'diamond', _GREEN), 'trial_promoted': ('merged', 'diamond', _GREEN),
              'trial_created': ('on probation', 'triangle-up', _BLUE), 'trial_expired': ('not proven', 'circle', _GREY),
              'gate_check_failed': ('not proven', 'circle', _GREY),
@@ -101,8 +101,8 @@ def chart_attempts(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Ch
         base.mark_tick(color=_PURPLE, thickness=1.5, height=14).encode(x='sought:Q'),
         base.mark_rule(strokeWidth=2, color=_GREY).encode(x=x, x2='high:Q'),
         base.mark_point(size=75, filled=True, opacity=1).encode(
-            x='uplift:Q', tooltip=tips, shape=alt.Shape('came:N', title='outcome', scale=shapes),
-            color=alt.Color('came:N', title='outcome', scale=colors)),
+            x='uplift:Q', tooltip=tips, shape=alt.Shape('came:N', scale=shapes, legend=None),
+            color=alt.Color('came:N', scale=colors, legend=None)),
         base.mark_text(align='left', dx=6, fontSize=11, color='#333').encode(x=alt.value('width'), text='words:N'),
     ).properties(title=alt.Title('Attempts', subtitle=[
         f'{min(limit, len(everything))} of {len(everything)} tested children: {counts}',

@@ -22,10 +22,10 @@ from .attempts import chart_attempts, chart_gates, chart_turns
 from .theme import (OKABE_ITO, _bare, _bins, _nothing, _per, _short, _step, _x, _GREY, _PALE, bundle, lacks,
                            png_of, save_chart, setup)
 
-# %% ../nbs/17_charts.ipynb #3ec161bf
+# %% ../nbs/17_charts.ipynb #d74cd0c4
 _all_ = ['OKABE_ITO', 'bundle', 'lacks', 'png_of', 'save_chart', 'setup']
 
-# %% ../nbs/17_charts.ipynb #998fe51e
+# %% ../nbs/17_charts.ipynb #15f22158
 _BLUE, _ORANGE, _GREEN, _VERMILION = OKABE_ITO[:4]
 
 # %% ../nbs/17_charts.ipynb #60ddf47d
@@ -42,6 +42,7 @@ def _said(data: RunData, row: str, spec: str) -> str:
     "From where to where, in words"
     table = summary(data)
     before, after, _ = (format(value, spec) for value in table.loc[row])
+    if len(data.generations) == 1: return f'{after} in the only generation'
     return f'{before} in the {table.columns[0]}, {after} in the {table.columns[1]} generations'
 
 def _runs(data: RunData | Iterable[RunData]) -> list[RunData]:
@@ -50,7 +51,7 @@ def _runs(data: RunData | Iterable[RunData]) -> list[RunData]:
     if runs: return runs
     raise ValueError('expected a run to draw, got none; load one first')
 
-# %% ../nbs/17_charts.ipynb #c5e44c8b
+# %% ../nbs/17_charts.ipynb #386c978c
 def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, style: str) -> alt.LayerChart:
     "A rate of several runs, and their mean with the interval of t at each mark that two of them have"
     longest = max(runs, key=lambda run: run.generations['generation'].max())
@@ -74,7 +75,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
         f'thin: one run, per {_per(step)}; thick: the mean of those that got so far; band: its 95 % interval (t)')),
         description=f'{name}, mean of {len(runs)} runs: from {ends}')
 
-# %% ../nbs/17_charts.ipynb #199991b3
+# %% ../nbs/17_charts.ipynb #01c9ed77
 def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Share of right answers in each generation with its 95 % interval, and the trend; of several runs their mean"
     runs, title = _runs(data), 'accuracy (share of right answers)'
@@ -144,7 +145,7 @@ def chart_energy(data: RunData) -> alt.VConcatChart:
     return alt.vconcat(*panels, spacing=14).properties(
         title=alt.Title('Energy', subtitle=subtitle), description=f"Total energy: {_said(data, 'energy', '.1f')}")
 
-# %% ../nbs/17_charts.ipynb #9ec481bd
+# %% ../nbs/17_charts.ipynb #4b31dba1
 def _flows(data: RunData, step: int, most: int = 7) -> pd.DataFrame:
     "Energy per generation of each mark by reason: the largest reasons, and the rest of what came in and went out"
     table = flow_table(data)
@@ -196,18 +197,18 @@ def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
 def chart_population(data: RunData) -> alt.LayerChart:
     "How many are alive, and who came and went: births upwards, deaths downwards"
     step = _step(data, 125)
-    groups = data.generations.groupby(data.generations['generation'] // step * step)
+    groups = data.generations.groupby(_bins(data, data.generations['generation'], step))
     table = groups.agg(alive=('alive', 'mean'), births=('births', 'sum'), deaths=('deaths', 'sum')).reset_index()
     moves = table.melt('generation', ['births', 'deaths'], 'what', 'count')
     moves['drawn'] = moves['count'].where(moves['what'] == 'births', -moves['count'])
     kinds = alt.Scale(domain=['alive', 'births', 'deaths'], range=[_BLUE, _ORANGE, _VERMILION])
     color = alt.Color('what:N', title=None, scale=kinds)
-    y = alt.Y('drawn:Q', title='organelles', axis=alt.Axis(tickMinStep=1, labelExpr='abs(datum.value)'))
+    y, axis = alt.Y('drawn:Q', title='organelles'), alt.Axis(tickMinStep=1, labelExpr='abs(datum.value)')
     bars = alt.Chart(moves).mark_bar(width=max(1., min(18., 400 / len(table)))).encode(
-        x=_x(data), y=y, color=color, tooltip=['generation:Q', 'what:N', 'count:Q'])
+        x=_x(data), y=y.axis(axis), color=color, tooltip=['generation:Q', 'what:N', 'count:Q'])
     alive = alt.Chart(table.assign(what='alive')).mark_line(
         strokeWidth=3, interpolate='step', point=len(table) == 1).encode(
-        x=_x(data), y='alive:Q', color=color, tooltip=['generation:Q', 'alive:Q'])
+        x=_x(data), y=alt.Y('alive:Q', title='organelles', axis=axis), color=color, tooltip=['generation:Q', 'alive:Q'])
     subtitle = f'line: alive; bars per {_per(step)}: births upwards, deaths downwards'
     sums = f"{table['births'].sum():.0f} births, {table['deaths'].sum():.0f} deaths"
     return alt.layer(bars, alive).properties(title=alt.Title('Population', subtitle=subtitle),
@@ -218,7 +219,8 @@ def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
     ages, step = age_table(data).reset_index(), _step(data, 250)
     if not len(ages): return _nothing('Ages', 'no births are kept in this run')
     base = alt.Chart(_short(ages[ages['generation'] % step == 0])).encode(x=_x(data))
-    y, tips = alt.Y('low:Q', title='age (generations)'), [f'{name}:Q' for name in ages]
+    scale = alt.Scale(domain=[0, max(1., float(ages['oldest'].max()))])
+    y, tips = alt.Y('low:Q', title='age (generations)', scale=scale), [f'{name}:Q' for name in ages]
     lines = [base.mark_line(strokeWidth=width, strokeDash=dash, color=_GREEN, point=len(ages) == 1).encode(
         y=f'{name}:Q', tooltip=tips) for name, width, dash in (('median', 3, [1, 0]), ('oldest', 1.2, [4, 3]))]
     band = base.mark_area(opacity=.25, color=_GREEN).encode(y=y, y2='high:Q')
@@ -258,7 +260,7 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     ).properties(height=alt.Step(13), title=alt.Title('Lives', subtitle=subtitle),
                  description=f"{len(table)} organelles, {int(table['died'].isna().sum())} alive at the end")
 
-# %% ../nbs/17_charts.ipynb #d906aec3
+# %% ../nbs/17_charts.ipynb #03dee045
 _SEEN = {'accuracy': ('accuracy (share of right answers)', {'domain': [0, 1]}),
          'price': ('price (energy per unit of reward)', {'zero': False}),
          'learning_progress': ('learning progress (change of success)', {'zero': True})}
@@ -286,7 +288,7 @@ def _heat(data: RunData, table: pd.DataFrame, value: str, **legend) -> alt.Chart
                         legend=alt.Legend(**{'titleLimit': 240, **legend})),
         tooltip=['cell:N', 'generation:Q', 'episodes:Q', alt.Tooltip(f'{value}:Q', format='.3f')])
 
-# %% ../nbs/17_charts.ipynb #d4cf593a
+# %% ../nbs/17_charts.ipynb #6dc79712
 def _best_and_worst(table: pd.DataFrame) -> str:
     rate = table.assign(correct=table['accuracy'] * table['episodes']).groupby('cell')[['correct', 'episodes']].sum()
     rate = (rate['correct'] / rate['episodes'].where(rate['episodes'] > 0)).dropna()

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['OKABE_ITO', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
 
-# %% ../nbs/16_theme.ipynb #413b1d65
+# %% ../nbs/16_theme.ipynb #76f871b4
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ import vl_convert
 from .analysis import RunData
 from .files import write_whole
 
-# %% ../nbs/16_theme.ipynb #5e728a7a
+# %% ../nbs/16_theme.ipynb #0e07ff00
 OKABE_ITO = ['#0072B2', '#E69F00', '#009E73', '#D55E00', '#CC79A7', '#56B4E9', '#F0E442', '#000000']
 
 @alt.theme.register('evolora', enable=False)
@@ -33,14 +33,15 @@ def _theme() -> alt.theme.ThemeConfig:
                  'labelLimit': 220},
         'legend': text, 'range': {'category': OKABE_ITO, 'heatmap': cividis, 'ramp': cividis}}}
 
-# %% ../nbs/16_theme.ipynb #9acdf9b5
+# %% ../nbs/16_theme.ipynb #3bf90a31
 _GREY, _PALE = '#767676', '#f0f0f0'
 
 def _x(data: RunData, name: str = 'generation', **how) -> alt.X:
     "The axis of generations, the same in every chart"
-    first, last = data.generations['generation'].min(), data.generations['generation'].max()
+    first, last = (int(x) for x in data.generations['generation'].agg(['min', 'max']))
+    if first == last: how = how | {'values': [first]}
     return alt.X(f'{name}:Q', title='generation', axis=alt.Axis(tickMinStep=1, format='d', grid=False, **how),
-                 scale=alt.Scale(domain=[int(first) - .5, int(last) + .5], nice=False))
+                 scale=alt.Scale(domain=[first - .5, last + .5], nice=False))
 
 def _bare(data: RunData, name: str = 'generation') -> alt.X:
     "The same axis without its labels, above a panel that has them"
@@ -67,7 +68,7 @@ def _nothing(title: str, why: str) -> alt.Chart:
         align='left', fontSize=13, color=_GREY).encode(x=alt.value(0), text='why:N').properties(
         title=alt.Title(title, subtitle='nothing to draw'), description=f'{title}: {why}')
 
-# %% ../nbs/16_theme.ipynb #95a108da
+# %% ../nbs/16_theme.ipynb #c77cd402
 _UNITS = {'answers', 'energy', 'episodes', 'generation', 'generations', 'gflops', 'merges', 'nats', 'organelles',
           'pairs', 'runs', 'seconds', 'seeds', 'share', 'steps', 'tokens'}     # what is its own unit
 
@@ -106,7 +107,7 @@ def lacks(spec: dict) -> list[str]:
                 missing.append(f'{what} has no unit: {titles[0]}')
     return missing
 
-# %% ../nbs/16_theme.ipynb #042df894
+# %% ../nbs/16_theme.ipynb #ffdff82d
 _V5 = 'application/vnd.vegalite.v5+json'
 
 def png_of(spec: dict, scale: float) -> bytes:

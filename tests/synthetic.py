@@ -1,16 +1,40 @@
 "A made-up run with the shape of a real one: 30 generations, 16 organelles, 12 cells, one seed. It needs no model."
 import numpy as np
 
+from evolora.chronicle import Generation
+from evolora.gates import event, judge, tally, turn
 from evolora.runs import Run
 
 CELLS = [(family, depth) for family in ('code.format', 'logic.bool', 'math', 'string.sort') for depth in (1, 2, 3)]
 
 
 def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
-    "Organelles have a skill per cell; the poorest die, the richest have children whose skills differ a little"
-    rng = np.random.default_rng(seed)
+    "The folder of a made-up run"
     run = Run.create(folder, config={'population': size, 'ticket': .6}, hashes={'tasks': 'a' * 64},
                      host={'id': 'synthetic'}, seed=seed, version='0.1.0')
+    for record in records(generations=generations, size=size, tries=tries, seed=seed): run.record(record)
+    return run
+
+
+def attempt(generation, mother, father, child, rng):
+    "A tested child: given up, merged, or put on probation"
+    wins, losses = (int(n) for n in rng.multinomial(96, [.25, .15, .6])[:2])
+    numbers = dict(best=father, uplift=(wins - losses) / 96, pairs=96, wins=wins, losses=losses, e=2. ** (wins - losses),
+                   outlook=.5 if wins > losses else .01, energy_kept=.9)
+    how = dict(partners=[father])
+    steps = [judge('low_power', mother, generation, uplift=.1, level=.02, pairs=96, power=.6, least=.5, **how),
+             judge('canary_failed', mother, generation, kept=1., least=.75, **how),
+             judge('uplift_below_threshold', mother, generation, futility=.05, **numbers, **how)]
+    if not steps[-1].passed: return turn(steps)
+    steps.append(judge('gate_check_failed', mother, generation, needed=256., **numbers, **how))
+    if steps[-1].passed: steps.append(event('merged', mother, generation, child=child, **numbers, **how))
+    elif wins - losses > 4: steps[-1:] = [event('trial_created', mother, generation, child=child, **numbers, **how)]
+    return turn(steps)
+
+
+def records(*, generations=30, size=16, tries=6, seed=0):
+    "Organelles have a skill per cell; the poorest die, the richest have children whose skills differ a little"
+    rng, luck = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     ease = np.array([.5 - .12 * depth for _, depth in CELLS])
     skill, energy, parents, operator, count = {}, {}, {}, {}, 0
     prices = np.ones(len(CELLS))
@@ -27,7 +51,7 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
                             operator=operator[name], rank=4, reason=None,
                             traits={'explore': .2, 'appetite': 1., 'selectivity': 2., 'step': .1,
                                     'niche': '', 'plasticity': 1.}))
-        ledger.append(entry(generation, name, 'genesis' if not of else 'nursery', operator[name], 3.))
+        ledger.append(entry(generation, name, *(('nursery', 'birth') if of else ('genesis', 'founder')), 3.))
 
     def entry(generation, name, account, reason, amount):
         return dict(generation=generation, organelle=name, account=account, reason=reason, amount=amount,
@@ -38,8 +62,9 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
         if not generation:
             for _ in range(size): born(0)
         for name in list(skill):
-            energy[name] = max(0., energy[name] - .6)
-            ledger.append(entry(generation, name, 'commons', 'ticket', -.6))
+            paid = min(.6, energy[name])
+            energy[name] -= paid
+            ledger.append(entry(generation, name, 'commons', 'ticket', -paid))
             for cell in rng.choice(len(CELLS), tries, replace=False):
                 success, parsed = bool(rng.random() < skill[name][cell]), bool(rng.random() < .97)
                 success, cost = success and parsed, .25 + .05 * rng.random()
@@ -51,9 +76,15 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
                     new_tokens=int(rng.integers(1, 9)), gflops=.05, cost=cost, price=prices[cell],
                     reward=float(success), revenue=revenue, penalty=0.))
             mine = episodes[-tries:]
-            gain = sum(row['revenue'] - row['cost'] for row in mine)
-            energy[name] = float(np.clip(energy[name] + gain, 0, 10))
-            ledger.append(entry(generation, name, 'market', 'revenue', gain))
+            for account, reason, sign in (('market', 'revenue', 1), ('compute', 'cost', -1)):
+                amount = sign * sum(row[reason] for row in mine)
+                energy[name] += amount
+                ledger.append(entry(generation, name, account, reason, amount))
+            for account, reason, change in (('overflow', 'cap', min(0., 10. - energy[name])),
+                                            ('relief', 'forgiven', max(0., -energy[name]))):
+                if change:
+                    energy[name] += change
+                    ledger.append(entry(generation, name, account, reason, change))
         dead = sorted((name for name in skill if energy[name] < .5), key=energy.get)[:3] if generation else []
         for name in dead:
             ledger.append(dict(generation=generation, organelle=name, account='estate', reason='estate',
@@ -70,20 +101,21 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
         by_cell = {cell: [row['success'] for row in episodes if (row['family'], row['depth']) == cell]
                    for cell in CELLS}
         prices = np.array([np.clip(1. + .8 * (.5 - np.mean(by_cell[cell] or [.5])), .6, 1.6) for cell in CELLS])
-        run.append('episodes', episodes)
-        run.append('ledger', ledger)
-        run.append('lineage', lineage)
+        turns = [turn([judge('cooldown', name, generation, since=int(luck.integers(8)), wait=4)]) for name in skill]
+        if generation % 5 == 4 and len(skill) > 1:
+            turns[0] = attempt(generation, *list(skill)[:2], f'm{generation}', luck)
+        decisions = [decision for steps in turns for decision in steps]
         best = max(skill, key=lambda name: skill[name].mean())
-        run.append('generations', [dict(
+        row = dict(
             generation=generation, season='winter' if generation % 10 == 9 else 'summer', alive=len(skill),
             births=births or (size if not generation else 0), deaths=len(dead), episodes=len(episodes),
             accuracy=right / len(episodes), parse_rate=.97, progress=right / len(episodes), roi=revenue / cost,
             revenue=revenue, penalty=0., cost=cost, net=revenue - cost, energy=float(sum(energy.values())),
             energy_gini=.2, effective_population=12., best=best, best_fitness=float(skill[best].mean()), lp_mix=.5,
             reliability=.4, drift=.01 * generation, leashed=0, gflops={'play': 20., 'learn': 40.},
-            gate_answers=0, gate_right=0, gate_tokens=0, floor=1., roi_gate=1., gates={'tickets': 16},
+            gate_answers=0, gate_right=0, gate_tokens=0, floor=1., roi_gate=1., gates=dict(tally(decisions), paid=size),
             cells={f'{family}:{depth}': dict(episodes=len(tried), accuracy=float(np.mean(tried)) if tried else None,
                                              success_ema=.3, learning_progress=.01, price=float(price))
-                   for ((family, depth), tried), price in zip(by_cell.items(), prices)})])
-        run.append('timings', [dict(generation=generation, seconds=1., parts={'play': .9, 'settle': .1})])
-    return run
+                   for ((family, depth), tried), price in zip(by_cell.items(), prices)})
+        timing = dict(generation=generation, seconds=1., parts={'play': .9, 'settle': .1})
+        yield Generation(row, episodes, ledger, lineage, timing, decisions)
