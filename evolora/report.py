@@ -6,32 +6,67 @@
 __all__ = ['report']
 
 # %% ../nbs/18_report.ipynb #3d811f17
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from .analysis import cell_table, lineage, load, markdown_table, organelle_table, summary
-from .charts import CHARTS, save_chart
+import altair as alt
+
+from .analysis import RunData, cell_table, lineage, load, markdown_table, organelle_table, summary
+from .charts import CHARTS, chart_accuracy, chart_roi, save_chart
+from .comparison import comparison
 from .files import write_whole
 from .runs import escape
 
 # %% ../nbs/18_report.ipynb #759f4d1a
 _MARK = '<!-- written by evolora.report; changes are lost when it is written again -->'
 
-def report(folder, *, limit: int = 20) -> Path:
-    "Write `report.md` and `charts/` into a run folder; returns the path of the page"
-    data, path = load(folder), Path(folder) / 'report.md'
+def _write(folder: Path, parts: list[str], charts: dict[str, alt.TopLevelMixin]) -> Path:
+    "Write a page and its pictures into a folder; `{charts}` stands where they go"
+    path = folder / 'report.md'
     if path.exists() and not path.read_text(encoding='utf-8', errors='replace').startswith(_MARK):
         raise ValueError(f"{path}: expected no report, or one that evolora wrote, got another; rename it")
-    parts = [_MARK, f'# Run {escape(data.name)}', data._repr_markdown_(),
-             '## From first to last', markdown_table(summary(data)),
-             'Rates are pooled over the generations named; low and high are the ends of the 95 % interval (Wilson), '
-             'with answers taken as independent.']
-    for name, chart in CHARTS.items():
-        drawn = chart(data)
-        save_chart(drawn, path.parent / 'charts' / f'{name}.png')
-        parts.append(f'![{escape(drawn.description)}](charts/{name}.png)')
-    organelles = organelle_table(data)
+    for name, chart in charts.items(): save_chart(chart, folder / 'charts' / f'{name}.png')
+    shown = '\n\n'.join(f'![{escape(chart.description)}](charts/{name}.png)' for name, chart in charts.items())
+    text = '\n\n'.join([_MARK, *(shown if part is _CHARTS else part for part in parts)])
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_whole(path, text + '\n')
+
+_CHARTS = '{charts}'
+
+def _one(data: RunData, limit: int, on_way: Callable[[], None]) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
+    organelles, charts = organelle_table(data), {}
     best = organelles.nlargest(limit, 'episodes').sort_values(['accuracy', 'episodes'], ascending=False, kind='stable')
-    parts += ['## Cells', markdown_table(cell_table(data)), '## Organelles',
-              f'The {len(best)} of {len(organelles)} with most episodes, best accuracy first.',
-              markdown_table(best.drop(columns='reason')), '## Descent', lineage(data)]
-    return write_whole(path, '\n\n'.join(parts) + '\n')
+    for name, chart in CHARTS.items():
+        charts[name] = chart(data)
+        on_way()
+    return [f'# Run {escape(data.name)}', data._repr_markdown_(),
+            '## From first to last', markdown_table(summary(data)),
+            'Rates are pooled over the generations named; low and high are the ends of the 95 % interval (Wilson), '
+            'with answers taken as independent.', _CHARTS,
+            '## Cells', markdown_table(cell_table(data)), '## Organelles',
+            f'The {len(best)} of {len(organelles)} with most episodes, best accuracy first.',
+            markdown_table(best.drop(columns='reason')), '## Descent', lineage(data)], charts
+
+# %% ../nbs/18_report.ipynb #5529d02b
+def _several(folders: list, on_way: Callable[[], None]) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
+    tables, runs, charts = comparison(folders), [load(folder) for folder in folders], {}
+    for name, chart in {'accuracy': chart_accuracy, 'roi': chart_roi}.items():
+        charts[name] = chart(runs)
+        on_way()
+    parts = [f'# {len(runs)} runs']
+    for title, table in tables.items():
+        parts += [f'## {title}', markdown_table(table) if len(table) else 'Nothing that was set.']
+    return parts + ['## Curves', _CHARTS], charts
+
+def report(folders: str | Path | Iterable[str | Path], # a run, or several that can be compared
+           out: str | Path | None = None, # a folder to write to; default: that of the one run
+           *, limit: int = 20, # organelles in the table
+           on_way: Callable[[], None] = lambda: None) -> Path: # called after each chart
+    "Write `report.md` and `charts/`; returns the path of the page"
+    folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
+    if not folders: raise ValueError("expected a run folder or several, got none; name one")
+    if len(folders) > 1 and out is None:
+        raise ValueError(f"expected a folder for the report of {len(folders)} runs, got none; name one with out")
+    place = Path(out if out is not None else folders[0])
+    if place.exists() and not place.is_dir(): raise ValueError(f"expected a folder to write to, got the file {place}")
+    return _write(place, *(_one(load(folders[0]), limit, on_way) if len(folders) == 1 else _several(folders, on_way)))

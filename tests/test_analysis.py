@@ -11,7 +11,6 @@ from evolora.analysis import (age_table, attempt_table, balances, cell_history, 
 from evolora.charts import CHARTS, chart_lineage
 from evolora.gates import event, judge, turn
 from evolora.randomness import stream
-from evolora.report import report
 from evolora.runs import TABLES, Run
 from evolora.sequential import log_e_value
 
@@ -181,38 +180,15 @@ def test_balances_end_with_the_ledger_and_with_life(data):
     assert np.allclose(table.groupby('generation')['energy'].sum(), data.generations['energy'])
 
 
-def test_one_generation_and_no_episodes_still_draw(tmp_path, data):
+def test_one_generation_and_no_episodes_have_a_summary(tmp_path):
     folder = write_run(tmp_path / 'one', generations=1).folder
     assert summary(load(folder)).shape == (16, 3)
-    (folder / 'episodes.jsonl').write_text('')
-    (folder / 'ledger.jsonl').write_text('')
-    assert report(folder).exists()
 
 
 def test_a_run_without_a_generation_is_refused(tmp_path):
     Run.create(tmp_path / 'run', config={}, host={'id': 'x'}, seed=0, version='0')
     with pytest.raises(ValueError, match='at least one generation'): load(tmp_path / 'run')
-    with pytest.raises(ValueError, match='expected a run folder'): report(tmp_path)
-
-
-def test_the_report_is_the_same_twice_and_all_its_pictures_are_there(folder, data, tmp_path):
-    path = report(folder)
-    text = path.read_text()
-    again = report(write_run(tmp_path / 'synthetic').folder)
-    assert again.read_text() == text and str(tmp_path) not in text
-    for name in CHARTS:
-        assert f'](charts/{name}.png)' in text
-        picture = (folder / 'charts' / f'{name}.png').read_bytes()
-        assert picture[:8] == b'\x89PNG\r\n\x1a\n' and len(picture) < 250_000
-        assert (again.parent / 'charts' / f'{name}.png').read_bytes() == picture
-    assert f"| accuracy | {summary(data).loc['accuracy', 'first 5']:.3g} |" in text
-
-
-def test_a_report_of_somebody_else_is_kept(tmp_path):
-    folder = write_run(tmp_path / 'run', generations=2).folder
-    (folder / 'report.md').write_text('mine')
-    with pytest.raises(ValueError, match='rename it'): report(folder)
-    assert (folder / 'report.md').read_text() == 'mine' and not (folder / 'charts').exists()
+    with pytest.raises(ValueError, match='expected a run folder'): load(tmp_path)
 
 
 def test_tables_escape_and_mark_what_is_missing():

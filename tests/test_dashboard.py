@@ -1,0 +1,121 @@
+"""A page is inert whatever a run says, asks nobody for anything, and fits a phone.
+
+The browser tests need Chromium and playwright; they are skipped without. No clock is asserted: when this was written, a
+page of 40 generations could be used half a second after it was opened.
+"""
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+from hostile import ANSWERS, SCRIPT, write_hostile
+from synthetic import write_run
+
+from evolora.analysis import load
+from evolora.charts import CHARTS
+from evolora.dashboard import answer_sample, dashboard, tame
+from evolora.page import inert
+
+OURS = {'html', 'head', 'meta', 'title', 'style', 'body', 'a', 'header', 'h1', 'h2', 'h3', 'bdi', 'p', 'dl', 'div', 'dt',
+        'dd', 'small', 'nav', 'ul', 'li', 'main', 'section', 'table', 'caption', 'thead', 'tbody', 'tr', 'th', 'td', 'button',
+        'figure', 'figcaption', 'details', 'summary', 'b', 'noscript', 'footer', 'script'}
+
+
+class Page(HTMLParser):
+    "Elements with their attributes, and the text outside of scripts and styles"
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.text, self.inside = [], '', ''
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.inside = tag
+
+    def handle_data(self, data):
+        if self.inside not in ('script', 'style'): self.text += data
+
+
+@pytest.fixture(scope='module')
+def evil(tmp_path_factory): return write_hostile(tmp_path_factory.mktemp('runs') / '<img src=x onerror=alert(1)>')
+
+
+@pytest.fixture(scope='module')
+def path(evil, tmp_path_factory): return dashboard(evil, tmp_path_factory.mktemp('pages') / 'page.html')
+
+
+def test_text_is_inert():
+    assert all(c.isprintable() for answer in ANSWERS for c in inert(answer))
+    assert not any(c in inert(answer) for answer in ANSWERS for c in '<>"')
+    assert max(len(inert(answer)) for answer in ANSWERS) < 1200
+
+
+def test_no_element_and_no_attribute_comes_from_the_run(path):
+    page = Page(path.read_text())
+    assert {tag for tag, _ in page.elements} <= OURS
+    assert sum(tag == 'script' for tag, _ in page.elements) == 3
+    assert not any(name.startswith('on') or name in ('src', 'srcset') for _, attributes in page.elements
+                   for name in attributes)
+    assert all(attributes['href'].startswith('#') for tag, attributes in page.elements if tag == 'a')
+    assert SCRIPT in page.text and '\x1b' not in page.text and '\u202e' not in page.text
+
+
+def test_nothing_is_fetched_and_the_policy_says_so(path):
+    text = path.read_text()
+    policy = next(a['content'] for _, a in Page(text).elements if 'http-equiv' in a)
+    assert policy.startswith("default-src 'none'") and 'unsafe-eval' not in policy and policy.count('sha256-') == 2
+    outside = re.sub(r'<script>.*?</script>', '', text, flags=re.S)         # the library names schemas and namespaces
+    named = set(re.findall(r'https?://[^"\\ ]+', outside))
+    assert len(named) == 1 and named.pop().startswith('https://vega.github.io/schema/vega-lite/v')
+
+
+def test_the_data_are_bounded_and_all_charts_are_there(path, evil):
+    block = json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(), re.S)[1])
+    assert sorted(block) == sorted(CHARTS)
+    assert path.stat().st_size < 1_600_000 and len(json.dumps(block)) < 300_000
+    assert tame(load(evil)).lineage['organelle'].str.len().max() <= 60
+    assert len(answer_sample(load(evil), limit=5)) == 5
+
+
+def test_a_long_run_is_not_a_long_page(tmp_path):
+    path = dashboard(write_run(tmp_path / 'long', generations=1000, size=8, tries=1).folder)
+    assert path.stat().st_size < 3_000_000
+
+
+def test_several_runs_share_a_page(tmp_path):
+    folders = [write_run(tmp_path / f'run{seed}', generations=5, seed=seed).folder for seed in (0, 1)]
+    with pytest.raises(ValueError, match='name one with out'): dashboard(folders)
+    assert 'Mean over seeds' in dashboard(folders, tmp_path / 'page.html').read_text()
+
+
+@pytest.fixture(scope='module')
+def browser():
+    api = pytest.importorskip('playwright.sync_api')
+    if not (chromium := shutil.which('chromium')): pytest.skip('Chromium is not installed')
+    with api.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium, args=['--no-sandbox', '--disable-gpu'])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize(('width', 'scheme'), [(1280, 'light'), (390, 'dark')])
+def test_a_browser_draws_it_all_alone(browser, path, width, scheme):
+    context = browser.new_context(offline=True, viewport={'width': width, 'height': 800}, color_scheme=scheme)
+    page, asked, wrong = context.new_page(), [], []
+    page.on('request', lambda request: asked.append(request.url))
+    page.on('console', lambda said: wrong.append(said.text) if said.type == 'error' else None)
+    page.on('pageerror', lambda error: wrong.append(str(error)))
+    page.on('dialog', lambda dialog: wrong.append('a dialog'))
+    page.goto(path.as_uri())
+    for name in CHARTS:
+        place = page.locator(f'[data-chart="{name}"]')
+        place.scroll_into_view_if_needed()
+        place.locator('svg').first.wait_for(timeout=60_000)
+    page.locator('th button').nth(1).click()
+    page.locator('details summary').first.click()
+    assert page.locator('th[aria-sort]').count() == 1 and page.locator('details table').first.is_visible()
+    assert page.evaluate('document.documentElement.scrollWidth <= innerWidth')
+    assert (asked, wrong) == ([path.as_uri()], [])
+    assert not page.evaluate('eval === undefined') and page.locator('img').count() == 0
+    context.close()

@@ -1,0 +1,66 @@
+"A report is the same twice, keeps what is not its own, and shows names of any kind as names."
+import pytest
+from synthetic import write_run
+
+from evolora.analysis import load, summary
+from evolora.charts import CHARTS
+from evolora.report import report
+from evolora.runs import Run
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory): return write_run(tmp_path_factory.mktemp('runs') / 'synthetic').folder
+
+
+@pytest.fixture(scope='module')
+def data(folder): return load(folder)
+
+
+def test_the_report_is_the_same_twice_and_all_its_pictures_are_there(folder, data, tmp_path):
+    path = report(folder)
+    text = path.read_text()
+    again = report(write_run(tmp_path / 'synthetic').folder)
+    assert again.read_text() == text and str(tmp_path) not in text
+    for name in CHARTS:
+        assert f'](charts/{name}.png)' in text
+        picture = (folder / 'charts' / f'{name}.png').read_bytes()
+        assert picture[:8] == b'\x89PNG\r\n\x1a\n' and len(picture) < 250_000
+        assert (again.parent / 'charts' / f'{name}.png').read_bytes() == picture
+    assert f"| accuracy | {summary(data).loc['accuracy', 'first 5']:.3g} |" in text
+
+
+def test_a_report_of_somebody_else_is_kept(tmp_path):
+    folder = write_run(tmp_path / 'run', generations=2).folder
+    (folder / 'report.md').write_text('mine')
+    with pytest.raises(ValueError, match='rename it'): report(folder)
+    assert (folder / 'report.md').read_text() == 'mine' and not (folder / 'charts').exists()
+
+
+def test_several_runs_need_a_place_and_get_intervals(folder, tmp_path):
+    other = write_run(tmp_path / 'other', seed=1).folder
+    with pytest.raises(ValueError, match='name one with out'): report([folder, other])
+    text = report([folder, other], tmp_path / 'both').read_text()
+    assert '## Mean over seeds' in text and (tmp_path / 'both' / 'charts' / 'accuracy.png').exists()
+    assert not (other / 'report.md').exists() and str(tmp_path) not in text
+    (tmp_path / 'file').write_text('mine')
+    with pytest.raises(ValueError, match='got the file'): report([folder, other], tmp_path / 'file')
+    with pytest.raises(ValueError, match='name one'): report([])
+
+
+def test_a_run_without_a_generation_is_refused(tmp_path):
+    Run.create(tmp_path / 'run', config={}, host={'id': 'x'}, seed=0, version='0')
+    with pytest.raises(ValueError, match='at least one generation'): report(tmp_path / 'run')
+    with pytest.raises(ValueError, match='expected a run folder'): report(tmp_path)
+
+
+def test_a_folder_name_is_no_markup(tmp_path):
+    folder = write_run(tmp_path / '<img src=x>|[x](y)', generations=2).folder
+    head = report(folder).read_text().split('\n\n')[1]
+    assert head == '# Run &lt;img src=x&gt;\\|\\[x\\](y)'
+
+
+def test_one_generation_and_no_episodes_still_have_a_report(tmp_path):
+    folder = write_run(tmp_path / 'one', generations=1).folder
+    (folder / 'episodes.jsonl').write_text('')
+    (folder / 'ledger.jsonl').write_text('')
+    assert report(folder).exists()

@@ -1,0 +1,66 @@
+"Watching reads what is new and nothing twice; whatever a run says, the terminal is not steered."
+import io
+import json
+
+import pytest
+from hostile import write_hostile
+from rich.console import Console
+from synthetic import write_run
+
+from evolora.runs import Run
+from evolora.watch import Tail, Watch, follow, sparkline
+
+
+def shown(folder):
+    out = io.StringIO()
+    follow(folder, once=True, console=Console(file=out, width=200))
+    return out.getvalue()
+
+
+def test_one_look_shows_where_a_run_is(tmp_path):
+    folder = write_run(tmp_path / 'run', generations=12).folder
+    text = shown(folder)
+    assert '12 generations, 1.0 s each; seed 0, host synthetic' in text and 'generation  11 | ROI' in text
+
+
+def test_only_new_bytes_are_read(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / 'run', generations=5).folder
+    watch, path = Watch(Run.open(folder)).look(), folder / 'generations.jsonl'
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text('x' * len(''.join(lines[:-1])) + lines[-1])         # what was read is not looked at again
+    with path.open('a') as file: file.write(lines[-1].replace('"generation": 4', '"generation": 5')[:-20])
+    assert watch.look().generations == 5
+    with path.open('a') as file: file.write(lines[-1][-20:])
+    assert watch.look().generations == 6 and len(watch.numbers['accuracy']) == 6
+
+
+def test_a_table_may_be_absent_torn_damaged_or_cut(tmp_path):
+    tail = Tail(tmp_path / 'x.jsonl')
+    assert list(tail.rows()) == []
+    tail.path.write_bytes(b'{"a": 1}\nnonsense\n[1]\n\xff\n{"a": 2}\n{"a"')
+    assert [row['a'] for row in tail.rows()] == [1, 2]
+    tail.path.write_bytes(b'{"a": 3}\n')
+    assert [row['a'] for row in tail.rows()] == [3]
+
+
+def test_a_run_that_has_not_begun_and_one_that_is_none(tmp_path):
+    Run.create(tmp_path / 'run', config={}, host={'id': '\x1b[31mred[bold]'}, seed=0, version='0')
+    assert '0 generations; seed 0' in shown(tmp_path / 'run')
+    for wrong in (tmp_path, tmp_path / 'nothing'):
+        with pytest.raises(ValueError, match='expected a run folder'): follow(wrong, once=True)
+
+
+def test_the_terminal_is_not_steered(tmp_path):
+    folder = write_hostile(tmp_path / 'r\x1b[2J[bold]\u202e')
+    row = json.loads((folder / 'generations.jsonl').read_text().splitlines()[-1])
+    with (folder / 'generations.jsonl').open('a') as file:
+        for change in ({'season': '\x1b]0;owned\x07[red]'}, {'energy': 'text'}, {'gates': None}, {'accuracy': True},
+                       {'alive': 10 ** 400}):
+            file.write(json.dumps(row | change) + '\n')
+    text = shown(folder)
+    assert all(c.isprintable() or c == '\n' for c in text) and '[red]' in text
+
+
+def test_bars_rise_with_the_values():
+    assert sparkline(range(8)) == '▁▂▃▄▅▆▇█' and sparkline([1, 1]) == '▄▄' and sparkline([]) == ''
+    assert sparkline([0, None, float('nan'), float('inf'), 1]) == '▁···█' and len(sparkline(range(100))) == 32
