@@ -8,7 +8,7 @@ from synthetic import CELLS, records, write_run
 
 from evolora.analysis import (age_table, attempt_table, balances, cell_history, cell_table, energy_table, gate_table,
                               gather, lineage, load, markdown_table, organelle_table, summary, uplift_interval)
-from evolora.charts import CHARTS, chart_lineage
+from evolora.charts import chart_lineage
 from evolora.gates import event, judge, turn
 from evolora.randomness import stream
 from evolora.runs import TABLES, Run

@@ -24,7 +24,7 @@ import altair as alt
 import ipywidgets
 import pandas as pd
 
-from evolora.analysis import bundle, setup
+from evolora.charts import bundle, setup
 
 setup()
 chart = alt.Chart(pd.DataFrame({'generation': [0, 1, 2], 'alive': [4, 6, 5]}), title='Alive').mark_line().encode(
