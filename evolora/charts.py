@@ -23,10 +23,10 @@ from .attempts import chart_attempts, chart_gates, chart_turns
 from .theme import (OKABE_ITO, _bare, _bins, _nothing, _one, _per, _sampled, _short, _step, _x, _GREY, _PALE,
                            bundle, lacks, png_of, save_chart, setup)
 
-# %% ../nbs/17_charts.ipynb #d74cd0c4
+# %% ../nbs/17_charts.ipynb #3ec161bf
 _all_ = ['OKABE_ITO', 'bundle', 'lacks', 'png_of', 'save_chart', 'setup']
 
-# %% ../nbs/17_charts.ipynb #15f22158
+# %% ../nbs/17_charts.ipynb #998fe51e
 _BLUE, _ORANGE, _GREEN, _VERMILION = OKABE_ITO[:4]
 
 # %% ../nbs/17_charts.ipynb #60ddf47d
@@ -52,7 +52,7 @@ def _runs(data: RunData | Iterable[RunData]) -> list[RunData]:
     if runs: return runs
     raise ValueError('expected a run to draw, got none; load one first')
 
-# %% ../nbs/17_charts.ipynb #386c978c
+# %% ../nbs/17_charts.ipynb #c5e44c8b
 def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, style: str) -> alt.LayerChart:
     "A rate of several runs, and their mean with the interval of t at each mark that two of them have"
     longest = max(runs, key=lambda run: run.generations['generation'].max())
@@ -76,7 +76,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
         f'thin: one run, per {_per(step)}; thick: the mean of those that got so far; band: its 95 % interval (t)')),
         description=f'{name}, mean of {len(runs)} runs: from {ends}')
 
-# %% ../nbs/17_charts.ipynb #819e5063
+# %% ../nbs/17_charts.ipynb #258aa8da
 def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Share of right answers in each generation with its 95 % interval, and the trend; of several runs their mean"
     runs, title = _runs(data), 'accuracy (share of right answers)'
@@ -146,7 +146,7 @@ def chart_energy(data: RunData) -> alt.VConcatChart:
     return alt.vconcat(*panels, spacing=14).properties(
         title=alt.Title('Energy', subtitle=subtitle), description=f"Total energy: {_said(data, 'energy', '.1f')}")
 
-# %% ../nbs/17_charts.ipynb #22b34639
+# %% ../nbs/17_charts.ipynb #3110e2d3
 def _flows(data: RunData, step: int, most: int = 7) -> pd.DataFrame:
     "Energy per generation of each mark by reason: the largest reasons, and the rest of what came in and went out"
     table = flow_table(data)
@@ -266,7 +266,7 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     ).properties(height=alt.Step(13), title=alt.Title('Lives', subtitle=subtitle),
                  description=f"{len(table)} organelles, {int(table['died'].isna().sum())} alive at the end")
 
-# %% ../nbs/17_charts.ipynb #03dee045
+# %% ../nbs/17_charts.ipynb #d906aec3
 _SEEN = {'accuracy': ('accuracy (share of right answers)', {'domain': [0, 1]}),
          'price': ('price (energy per unit of reward)', {'zero': False}),
          'learning_progress': ('learning progress (change of success)', {'zero': True})}
@@ -294,7 +294,7 @@ def _heat(data: RunData, table: pd.DataFrame, value: str, **legend) -> alt.Chart
                         legend=alt.Legend(**{'titleLimit': 240, **legend})),
         tooltip=['cell:N', 'generation:Q', 'episodes:Q', alt.Tooltip(f'{value}:Q', format='.3f')])
 
-# %% ../nbs/17_charts.ipynb #6dc79712
+# %% ../nbs/17_charts.ipynb #d4cf593a
 def _best_and_worst(table: pd.DataFrame) -> str:
     rate = table.assign(correct=table['accuracy'] * table['episodes']).groupby('cell')[['correct', 'episodes']].sum()
     rate = (rate['correct'] / rate['episodes'].where(rate['episodes'] > 0)).dropna()

@@ -72,9 +72,11 @@ def _nothing(title: str, why: str) -> alt.Chart:
         align='left', fontSize=13, color=_GREY).encode(x=alt.value(0), text='why:N').properties(
         title=alt.Title(title, subtitle='nothing to draw'), description=f'{title}: {why}')
 
-# %% ../nbs/16_theme.ipynb #95a108da
-_UNITS = {'answers', 'energy', 'episodes', 'generation', 'generations', 'gflops', 'merges', 'nats', 'organelles',
-          'pairs', 'runs', 'seconds', 'seeds', 'share', 'steps', 'tokens'}     # what is its own unit
+# %% ../nbs/16_theme.ipynb #1bfd6481
+# What is its own unit.
+_UNITS = {'answers', 'cosine', 'energy', 'episodes', 'generation', 'generations', 'gflops', 'merges', 'nats',
+          'organelles', 'pairs', 'probability', 'rounds', 'runs', 'seconds', 'seeds', 'share', 'steps', 'tokens',
+          'turns', 'weights'}
 
 def _views(spec: dict) -> Iterator[dict]:
     "The panels of a specification; layers on top of each other are one"
@@ -94,10 +96,10 @@ def _titles(encodings: list[dict]) -> list[str]:
     return [title if isinstance(title, str) else ' '.join(title) for title in found if title]
 
 def lacks(spec: dict) -> list[str]:
-    "What a specification fails to say: title, subtitle, description, titles and units of its amounts; empty if nothing"
+    "What a specification fails to say: title, description, titles and units of its amounts; empty if nothing"
     title = spec.get('title') or {}
     title = {'text': title} if isinstance(title, str) else title
-    missing = [what for what, there in (('no title', title.get('text')), ('no subtitle', title.get('subtitle')),
+    missing = [what for what, there in (('no title', title.get('text')),
                                         ('no description', len(spec.get('description', '')) > 15)) if not there]
     for view in _views(spec):
         for channel in ('x', 'y', 'color', 'size'):
