@@ -28,8 +28,8 @@ HEAVY = {
                'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines', 'export',
                'comparison', 'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins'},
               {'runs', 'doctor', 'bench', 'cli'}),
-    'altair': ({'charts', 'dashboard', 'report', 'timeline'}, {'cli', 'bench', 'results'}),
-    'vl_convert': ({'charts', 'page', 'timeline'}, set()),
+    'altair': ({'attempts', 'charts', 'dashboard', 'report', 'theme', 'timeline'}, {'cli', 'bench', 'results'}),
+    'vl_convert': ({'page', 'theme', 'timeline'}, set()),
     'ipywidgets': (set(), set()),
     'IPython': (set(), set()),
 }
