@@ -2,8 +2,10 @@
 import json
 
 import pytest
+from scipy.stats import t
+from synthetic import write_run
 
-from evolora.comparison import comparable, comparison
+from evolora.comparison import comparable, comparison, mean_interval
 from evolora.configuration import load_config
 from evolora.ecology import Ecology
 from evolora.host import tiny_host
@@ -23,7 +25,8 @@ def runs(tmp_path_factory):
 
 def test_what_differs_comes_first_and_nothing_else(runs):
     tables = comparison([runs / 'one', runs / 'two'])
-    assert list(tables) == ['What differs', 'The last generations']
+    assert [title.split(',')[0] for title in tables] == ['What differs', 'Rates of the last generations',
+                                                         'The last generations']
     assert tables['What differs'].to_dict('index') == {'seed': {'1 one': '0', '2 two': '1'},
                                                        'economy.ticket': {'1 one': '0.25', '2 two': '1.0'}}
     assert comparison([runs / 'one', runs / 'same'])['What differs'].empty
@@ -70,3 +73,29 @@ def test_differences_have_the_names_of_keys():
     assert config_differences(one, one) == {}
     assert config_differences(one, two) == {'a.b': [1, 2], 'a.c': [{}, None], 'a.c.e': [None, 1]}
     assert differences({'x': 'a'}, {'x': 'a', 'y': 'b'}) == ['y was unknown and is b']
+
+
+def test_rates_have_the_intervals_of_wilson(runs):
+    tables = comparison([runs / 'one', runs / 'two'])
+    rates = next(table for title, table in tables.items() if title.startswith('Rates'))
+    last = tables['The last generations']['1 one']
+    said = f"{last['accuracy']:.3f} [{last['accuracy, low']:.3f}, {last['accuracy, high']:.3f}]"
+    assert rates.loc['1 one', 'accuracy'] == said and rates['configuration'].tolist() == ['C1', 'C2']
+
+
+def test_seeds_are_averaged_and_paired(tmp_path):
+    folders = []
+    for size, lift in ((4, 0.), (5, .1)):
+        for seed, right in enumerate((.3, .4, .5)):
+            run = write_run(tmp_path / f'{size}-{seed}', generations=2, size=size, tries=2, seed=seed)
+            path = run.path('generations')
+            rows = [json.loads(line) | {'accuracy': right + lift, 'episodes': 1000}
+                    for line in path.read_text().splitlines()]
+            path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+            folders.append(run.folder)
+    tables = list(comparison([*folders, folders[0]]).items())
+    (_, seeds), (title, pairs) = tables[-2:]
+    low, high = t.interval(.95, 2, loc=.4, scale=.1 / 3**.5)
+    assert seeds['seeds'].tolist() == [3, 3] and seeds.loc['C1', 'accuracy'] == f'0.400 [{low:.3f}, {high:.3f}]'
+    assert 'within seeds' in title and pairs.loc['C2 - C1', 'accuracy'] == '0.100 [0.100, 0.100]'
+    with pytest.raises(ValueError, match='add a seed'): mean_interval([1.])

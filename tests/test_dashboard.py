@@ -17,9 +17,8 @@ from evolora.charts import CHARTS
 from evolora.dashboard import answer_sample, dashboard, tame
 from evolora.page import inert
 
-OURS = {'html', 'head', 'meta', 'title', 'style', 'body', 'a', 'header', 'h1', 'h2', 'h3', 'bdi', 'p', 'dl', 'div', 'dt',
-        'dd', 'small', 'nav', 'ul', 'li', 'main', 'section', 'table', 'caption', 'thead', 'tbody', 'tr', 'th', 'td', 'button',
-        'figure', 'figcaption', 'details', 'summary', 'b', 'noscript', 'footer', 'script'}
+OURS = set('html head meta title style body a header h1 h2 h3 bdi p dl div dt dd small nav ul li main section table '
+           'caption thead tbody tr th td button figure figcaption details summary b noscript footer script'.split())
 
 
 class Page(HTMLParser):

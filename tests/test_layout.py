@@ -29,8 +29,9 @@ HEAVY = {
                'export', 'comparison', 'inspection', 'runner', 'views', 'widgets', 'lab', 'overhead', 'acceptance',
                'benchmarks', 'learning', 'results', 'survival', 'twins'},
               {'runs', 'doctor', 'bench', 'cli'}),
-    'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'dashboard', 'timeline'}, {'cli', 'bench', 'results'}),
-    'vl_convert': ({'theme', 'charts', 'page', 'dashboard', 'timeline'}, set()),
+    'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'report', 'dashboard', 'timeline'},
+               {'cli', 'bench', 'results'}),
+    'vl_convert': ({'theme', 'page', 'timeline'}, set()),
     'ipywidgets': ({'widgets', 'lab'}, set()),
     'IPython': (set(), set()),
 }
