@@ -12,7 +12,7 @@ import pandas as pd
 
 from .analysis import RunData, attempt_table, sentence
 from .gates import EVENTS, GATES
-from .theme import OKABE_ITO, _bins, _nothing, _per, _short, _step, _x, _GREY, _PALE
+from .theme import OKABE_ITO, binned, nothing, per, rounded, step_for, over_time, GREY, PALE
 
 # %% ../nbs/17_attempts.ipynb #75d3e5c9
 _BLUE, _ORANGE, _GREEN, _VERMILION, _PURPLE = OKABE_ITO[:5]
@@ -20,31 +20,31 @@ _WAY = [*GATES, 'ready', *EVENTS]
 
 def chart_gates(data: RunData) -> alt.Chart:
     "Share of the turns that ended at each gate, over the generations; gates from top to bottom in order of the way"
-    step, rows = _step(data, 60), data.generations
+    step, rows = step_for(data, 60), data.generations
     counts = pd.DataFrame([{name: said.get(name, 0) for name in _WAY} for said in rows['gates']], dtype=float)
-    counts = counts.groupby(_bins(data, rows['generation'], step).to_numpy()).sum()
+    counts = counts.groupby(binned(data, rows['generation'], step).to_numpy()).sum()
     turns = counts.sum(axis=1)
-    if not turns.sum(): return _nothing('Where turns end', 'no turn was taken at a gate in this run')
+    if not turns.sum(): return nothing('Where turns end', 'no turn was taken at a gate in this run')
     order = [name for name in _WAY if counts[name].any()]
     table = counts[order].rename_axis('generation').reset_index().melt('generation', None, 'gate', 'ended')
     table = table[table['ended'] > 0].assign(turns=lambda t: t['generation'].map(turns))
     ends = np.minimum(table['generation'] + step, rows['generation'].max() + 1) - .5
-    table = _short(table.assign(share=table['ended'] / table['turns'], start=table['generation'] - .5, end=ends))
+    table = rounded(table.assign(share=table['ended'] / table['turns'], start=table['generation'] - .5, end=ends))
     most = counts.sum().idxmax()
-    return alt.Chart(table, height=alt.Step(20), view=alt.ViewConfig(fill=_PALE)).mark_rect(
+    return alt.Chart(table, height=alt.Step(20), view=alt.ViewConfig(fill=PALE)).mark_rect(
         stroke='white', strokeWidth=.5).encode(
-        x=_x(data, 'start'), x2='end:Q',
+        x=over_time(data, 'start'), x2='end:Q',
         y=alt.Y('gate:N', title='gate, in order of the way', scale=alt.Scale(domain=order)),
         color=alt.Color('share:Q', title='share of turns', scale=alt.Scale(domain=[0, 1], scheme='cividis'),
                         legend=alt.Legend(format='%', gradientLength=110)),
         tooltip=['gate:N', 'generation:Q', 'ended:Q', 'turns:Q', alt.Tooltip('share:Q', format='.0%')],
-    ).properties(title=alt.Title('Where turns end', subtitle=f'per {_per(step)}; light grey: no turn ended there'),
+    ).properties(title=alt.Title('Where turns end', subtitle=f'per {per(step)}; light grey: no turn ended there'),
                  description=f'{turns.sum():.0f} turns; most ended at {most}: {counts[most].sum():.0f}')
 
 def chart_turns(data: RunData, *, limit: int = 40) -> alt.LayerChart | alt.Chart:
     "How the latest turn of each organelle ended, in words"
     last = data.gates[data.gates['final'].eq(True) & (data.gates['generation'] == data.gates['generation'].max())]
-    if not len(last): return _nothing('The latest turns', 'no decisions of gates are kept in this run')
+    if not len(last): return nothing('The latest turns', 'no decisions of gates are kept in this run')
     rows = sorted(last.to_dict('records'), key=lambda r: _WAY.index(r['gate']) if r['gate'] in _WAY else 99)
     table = pd.DataFrame([{
         'organelle': row['organelle'], 'gate': row['gate'], 'words': sentence(row).partition(': ')[2],
@@ -70,21 +70,21 @@ def chart_turns(data: RunData, *, limit: int = 40) -> alt.LayerChart | alt.Chart
 
 # %% ../nbs/17_attempts.ipynb #7e6eb6d8
 _OUTCOMES = {'merged': ('merged', 'diamond', _GREEN), 'trial_promoted': ('merged', 'diamond', _GREEN),
-             'trial_created': ('on probation', 'triangle-up', _BLUE), 'trial_expired': ('not proven', 'circle', _GREY),
-             'gate_check_failed': ('not proven', 'circle', _GREY),
+             'trial_created': ('on probation', 'triangle-up', _BLUE), 'trial_expired': ('not proven', 'circle', GREY),
+             'gate_check_failed': ('not proven', 'circle', GREY),
              'uplift_below_threshold': ('given up', 'square', _ORANGE),
              'canary_failed': ('harmful', 'cross', _VERMILION), 'probe_failed': ('harmful', 'cross', _VERMILION)}
 
 def chart_attempts(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Chart:
     "Uplift of every tested child over its best parent, with an interval that is right at every look"
     everything = attempt_table(data)
-    if not len(everything): return _nothing('Attempts', 'no child was made and tested in this run')
+    if not len(everything): return nothing('Attempts', 'no child was made and tested in this run')
     table = everything.tail(limit).reset_index(drop=True)
     came = table['outcome'].map(lambda name: _OUTCOMES[name][0])
     child = table['child'].where(table['child'].isna(), ' → ' + table['child'].astype(str)).fillna('')
     pairs = np.where(table['pairs'] > 0, ', ' + table['pairs'].astype(str) + ' pairs', '')
     name = 'g' + table['generation'].astype(str) + ': ' + table['parents'] + child
-    table = _short(table.assign(came=came, name=name, words=came + pairs))
+    table = rounded(table.assign(came=came, name=name, words=came + pairs))
     kinds = {said: (shape, color) for said, shape, color in _OUTCOMES.values()}
     shapes, colors = (alt.Scale(domain=list(kinds), range=[kind[i] for kind in kinds.values()]) for i in (0, 1))
     low, high = table['low'].min(), table['high'].max()
@@ -99,7 +99,7 @@ def chart_attempts(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Ch
     return alt.layer(
         alt.Chart(pd.DataFrame({'zero': [0.]})).mark_rule(color='black').encode(x=alt.X('zero:Q', scale=scale)),
         base.mark_tick(color=_PURPLE, thickness=1.5, height=14).encode(x='sought:Q'),
-        base.mark_rule(strokeWidth=2, color=_GREY).encode(x=x, x2='high:Q'),
+        base.mark_rule(strokeWidth=2, color=GREY).encode(x=x, x2='high:Q'),
         base.mark_point(size=75, filled=True, opacity=1).encode(
             x='uplift:Q', tooltip=tips, shape=alt.Shape('came:N', scale=shapes, legend=None),
             color=alt.Color('came:N', scale=colors, legend=None)),

@@ -20,8 +20,8 @@ from scipy.special import stdtrit
 
 from .analysis import RunData, age_table, balances, cell_history, flow_table, kin, organelle_table, pool, summary
 from .attempts import chart_attempts, chart_gates, chart_turns
-from .theme import (OKABE_ITO, _bare, _bins, _nothing, _one, _per, _sampled, _short, _step, _x, _GREY, _PALE,
-                           bundle, lacks, png_of, save_chart, setup)
+from .theme import (GREY, OKABE_ITO, PALE, bare_axis, binned, bundle, lacks, nothing, one_of, over_time, per,
+                           png_of, rounded, sampled, save_chart, setup, step_for)
 
 # %% ../nbs/17_charts.ipynb #3ec161bf
 _all_ = ['OKABE_ITO', 'bundle', 'lacks', 'png_of', 'save_chart', 'setup']
@@ -32,11 +32,11 @@ _BLUE, _ORANGE, _GREEN, _VERMILION = OKABE_ITO[:4]
 # %% ../nbs/17_charts.ipynb #60ddf47d
 def _trend(data: RunData, window: int, step: int) -> pd.DataFrame:
     "Rates of each mark, and pooled over a trailing window"
-    table = pool(data.generations, _bins(data, data.generations['generation'], step).rename('generation'))
+    table = pool(data.generations, binned(data, data.generations['generation'], step).rename('generation'))
     rolled = table[['correct', 'episodes', 'revenue', 'cost']].rolling(window, min_periods=1).sum()
     table = table.assign(trend=rolled['correct'] / rolled['episodes'].where(rolled['episodes'] > 0),
                          roi_trend=rolled['revenue'] / rolled['cost'].where(rolled['cost'] > 0))
-    return _short(table[['episodes', 'accuracy', 'low', 'high', 'trend', 'revenue', 'cost', 'roi', 'roi_trend']]
+    return rounded(table[['episodes', 'accuracy', 'low', 'high', 'trend', 'revenue', 'cost', 'roi', 'roi_trend']]
                   ).reset_index()
 
 def _said(data: RunData, row: str, spec: str) -> str:
@@ -56,13 +56,13 @@ def _runs(data: RunData | Iterable[RunData]) -> list[RunData]:
 def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, style: str) -> alt.LayerChart:
     "A rate of several runs, and their mean with the interval of t at each mark that two of them have"
     longest = max(runs, key=lambda run: run.generations['generation'].max())
-    step = max(_step(run, min(250, max(25, 3000 // len(runs)))) for run in runs)
+    step = max(step_for(run, min(250, max(25, 3000 // len(runs)))) for run in runs)
     each = pd.concat([_trend(run, 1, step).assign(run=f'{i} {run.name}') for i, run in enumerate(runs, 1)])
     each = each[['generation', 'run', rate]].dropna()
     marks = each.groupby('generation')[rate].agg(['size', 'mean', 'std']).query('size > 1').reset_index()
     half = stdtrit(marks['size'] - 1, .975) * marks['std'] / np.sqrt(marks['size'])
-    marks = _short(marks.assign(low=marks['mean'] - half, high=marks['mean'] + half))
-    y, x, point = alt.Y('low:Q', title=title, axis=alt.Axis(format=style)), _x(longest), len(marks) == 1
+    marks = rounded(marks.assign(low=marks['mean'] - half, high=marks['mean'] + half))
+    y, x, point = alt.Y('low:Q', title=title, axis=alt.Axis(format=style)), over_time(longest), len(marks) == 1
     tips = ['generation:Q', alt.Tooltip('size:Q', title='runs'),
             *(alt.Tooltip(f'{column}:Q', format='.3f') for column in ('mean', 'low', 'high'))]
     base, lines = alt.Chart(marks).encode(x=x), alt.Chart(each).encode(x=x, y=f'{rate}:Q', detail='run:N')
@@ -70,10 +70,10 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
     return alt.layer(
         (base.mark_rule(strokeWidth=2, color=color) if point else base.mark_area(opacity=.2, color=color)).encode(
             y=y, y2='high:Q'),
-        lines.mark_line(strokeWidth=1, opacity=.6, color=_GREY, point=point).encode(tooltip=['run:N', f'{rate}:Q']),
+        lines.mark_line(strokeWidth=1, opacity=.6, color=GREY, point=point).encode(tooltip=['run:N', f'{rate}:Q']),
         base.mark_line(strokeWidth=3, color=color, point=point).encode(y='mean:Q', tooltip=tips),
     ).properties(title=alt.Title(f'{name} of {len(runs)} runs', subtitle=(
-        f'thin: one run, per {_per(step)}; thick: the mean of those that got so far; band: its 95 % interval (t)')),
+        f'thin: one run, per {per(step)}; thick: the mean of those that got so far; band: its 95 % interval (t)')),
         description=f'{name}, mean of {len(runs)} runs: from {ends}')
 
 # %% ../nbs/17_charts.ipynb #258aa8da
@@ -81,13 +81,13 @@ def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt
     "Share of right answers in each generation with its 95 % interval, and the trend; of several runs their mean"
     runs, title = _runs(data), 'accuracy (share of right answers)'
     if len(runs) > 1: return _several(runs, 'accuracy', 'Accuracy', title, _BLUE, '.0%')
-    step = _step(runs[0], 250)
+    step = step_for(runs[0], 250)
     table = _trend(runs[0], window, step)
-    base = alt.Chart(table).encode(x=_x(runs[0]))
+    base = alt.Chart(table).encode(x=over_time(runs[0]))
     y = alt.Y('low:Q', title=title, axis=alt.Axis(format='%'), scale=alt.Scale(zero=True))
     rates = [alt.Tooltip(f'{name}:Q', format='.1%') for name in ('accuracy', 'low', 'high')]
     band = base.mark_rule(color=_BLUE) if len(table) == 1 else base.mark_area(opacity=.18, color=_BLUE)
-    subtitle = f'point and band: {_one(step)} with the 95 % interval; line: the last {window} points pooled'
+    subtitle = f'point and band: {one_of(step)} with the 95 % interval; line: the last {window} points pooled'
     return alt.layer(
         band.encode(y=y, y2='high:Q'),
         base.mark_point(size=22, filled=True, opacity=.75, color=_BLUE).encode(
@@ -100,15 +100,15 @@ def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.Laye
     "Revenue over cost of each generation, and the trend; of several runs their mean"
     runs, title = _runs(data), 'ROI (revenue / cost)'
     if len(runs) > 1: return _several(runs, 'roi', 'Return on energy', title, _VERMILION, '.2f')
-    step = _step(runs[0], 250)
-    base = alt.Chart(_trend(runs[0], window, step)).encode(x=_x(runs[0]))
+    step = step_for(runs[0], 250)
+    base = alt.Chart(_trend(runs[0], window, step)).encode(x=over_time(runs[0]))
     y = alt.Y('roi:Q', title=title, scale=alt.Scale(zero=True))
     even = alt.Chart(pd.DataFrame({'roi': [1.], 'label': ['break-even']})).encode(y=y)
     tips = ['generation:Q', *(alt.Tooltip(f'{name}:Q', format='.2f') for name in ('roi', 'revenue', 'cost'))]
-    subtitle = f'square: {_one(step)}; line: the last {window} squares pooled'
+    subtitle = f'square: {one_of(step)}; line: the last {window} squares pooled'
     return alt.layer(
-        even.mark_rule(strokeDash=[5, 4], color=_GREY),
-        even.mark_text(align='left', dx=5, color=_GREY, fontSize=11).encode(x=alt.value('width'), text='label:N'),
+        even.mark_rule(strokeDash=[5, 4], color=GREY),
+        even.mark_text(align='left', dx=5, color=GREY, fontSize=11).encode(x=alt.value('width'), text='label:N'),
         base.mark_point(size=28, filled=True, opacity=.75, color=_VERMILION, shape='square').encode(y=y, tooltip=tips),
         base.mark_line(strokeWidth=3, color=_VERMILION).encode(y='roi_trend:Q'),
     ).properties(title=alt.Title('Return on energy', subtitle=subtitle),
@@ -123,25 +123,26 @@ def _each(data: RunData) -> alt.LayerChart:
     shares = {'low': .1, 'median': .5, 'high': .9}
     spread = table.groupby('generation')['energy'].quantile(list(shares.values())).unstack()
     spread = spread.set_axis(list(shares), axis=1)
-    base, middle = (alt.Chart(_short(frame)).encode(x=_bare(data)) for frame in (table, spread.reset_index()))
+    base, middle = (alt.Chart(rounded(frame)).encode(x=bare_axis(data)) for frame in (table, spread.reset_index()))
     y, tips = alt.Y('low:Q', title='energy of one organelle'), ['organelle:N', 'generation:Q', 'energy:Q']
     point = len(spread) == 1
     return alt.layer(
         middle.mark_area(opacity=.25, color=_ORANGE).encode(y=y, y2='high:Q'),
-        base.mark_line(strokeWidth=.8, opacity=.5, color=_GREY, point=point).encode(
+        base.mark_line(strokeWidth=.8, opacity=.5, color=GREY, point=point).encode(
             y='energy:Q', detail='organelle:N', tooltip=tips),
         middle.mark_line(strokeWidth=3, color=_ORANGE, point=point).encode(y='median:Q'))
 
 def chart_energy(data: RunData) -> alt.VConcatChart:
     "Each organelle's energy, the middle of the population, and the total"
-    step, subtitle = _step(data, 250), 'no ledger is kept: only the total is known'
-    table = _short(data.generations[data.generations['generation'] % step == 0][['generation', 'energy']])
-    base = alt.Chart(table).encode(x=_x(data), y=alt.Y('energy:Q', title='total energy', scale=alt.Scale(zero=True)))
+    step, subtitle = step_for(data, 250), 'no ledger is kept: only the total is known'
+    table = rounded(data.generations[data.generations['generation'] % step == 0][['generation', 'energy']])
+    y = alt.Y('energy:Q', title='total energy', scale=alt.Scale(zero=True))
+    base = alt.Chart(table).encode(x=over_time(data), y=y)
     total = (base.mark_bar(width=40, opacity=.75, color=_ORANGE) if len(table) == 1
              else base.mark_area(opacity=.75, color=_ORANGE)).properties(height=90)
     panels = [total]
     if len(data.ledger):
-        subtitle = 'thin: one organelle; thick: the median; band: the middle 80 %; below: all' + _sampled(step)
+        subtitle = 'thin: one organelle; thick: the median; band: the middle 80 %; below: all' + sampled(step)
         panels = [_each(data), total]
     return alt.vconcat(*panels, spacing=14).properties(
         title=alt.Title('Energy', subtitle=subtitle), description=f"Total energy: {_said(data, 'energy', '.1f')}")
@@ -150,13 +151,13 @@ def chart_energy(data: RunData) -> alt.VConcatChart:
 def _flows(data: RunData, step: int, most: int = 7) -> pd.DataFrame:
     "Energy per generation of each mark by reason: the largest reasons, and the rest of what came in and went out"
     table = flow_table(data)
-    table = table[table['kind'] != 'between'].assign(generation=_bins(data, table['generation'], step))
+    table = table[table['kind'] != 'between'].assign(generation=binned(data, table['generation'], step))
     twin = table['reason'] == table['account']
     table['flow'] = table['reason'].where(twin, table['reason'] + ' (' + table['account'] + ')')
     large = table.groupby('flow')['amount'].agg(lambda x: x.abs().sum()).nlargest(most).index
     table['flow'] = table['flow'].where(table['flow'].isin(large), 'all others')
     sums = table.groupby(['generation', 'kind', 'flow'])['amount'].sum().reset_index()
-    played = data.generations.groupby(_bins(data, data.generations['generation'], step)).size()
+    played = data.generations.groupby(binned(data, data.generations['generation'], step)).size()
     return sums.assign(amount=sums['amount'] / sums['generation'].map(played))
 
 def _stock(data: RunData, step: int) -> alt.LayerChart:
@@ -166,7 +167,7 @@ def _stock(data: RunData, step: int) -> alt.LayerChart:
     stock = data.generations.sort_values('generation')[['generation', 'energy']]
     sums = stock['generation'].map(change).fillna(0.).cumsum()
     stock = stock.assign(booked=stock['energy'].iloc[0] - sums.iloc[0] + sums)
-    base = alt.Chart(_short(stock.iloc[::step])).encode(x=_x(data))
+    base = alt.Chart(rounded(stock.iloc[::step])).encode(x=over_time(data))
     y = alt.Y('energy:Q', title='stock (energy)', scale=alt.Scale(zero=True))
     return alt.layer(base.mark_line(strokeWidth=2, color='black').encode(y=y),
                      base.mark_point(size=26, filled=True, color=_VERMILION, opacity=1).encode(
@@ -174,21 +175,21 @@ def _stock(data: RunData, step: int) -> alt.LayerChart:
 
 def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
     "Energy that came in and went out per generation, by reason, and the stock that it must add up to"
-    if not len(data.ledger): return _nothing('Energy flows', 'no ledger is kept in this run')
-    step = _step(data, 60)
+    if not len(data.ledger): return nothing('Energy flows', 'no ledger is kept in this run')
+    step = step_for(data, 60)
     table = _flows(data, step)
     sizes = table.groupby('flow')['amount'].agg(lambda x: x.abs().sum()).sort_values(ascending=False)
     order = [name for name in sizes.index if name != 'all others'] + ['all others'] * ('all others' in sizes)
-    colors = [_GREY if name == 'all others' else OKABE_ITO[i] for i, name in enumerate(order)]
-    ends = alt.Chart(_short(table.assign(start=table['generation'] - .5, end=np.minimum(
+    colors = [GREY if name == 'all others' else OKABE_ITO[i] for i, name in enumerate(order)]
+    ends = alt.Chart(rounded(table.assign(start=table['generation'] - .5, end=np.minimum(
         table['generation'] + step, data.generations['generation'].max() + 1) - .5)))
     bars = ends.mark_bar(stroke='white', strokeWidth=.4).encode(
-        x=_bare(data, 'start'), x2='end:Q', y=alt.Y('sum(amount):Q', title='energy per generation', stack='zero'),
+        x=bare_axis(data, 'start'), x2='end:Q', y=alt.Y('sum(amount):Q', title='energy per generation', stack='zero'),
         color=alt.Color('flow:N', title='reason (account)', scale=alt.Scale(domain=order, range=colors)),
         order=alt.Order('rank:Q'), tooltip=['generation:Q', 'kind:N', 'flow:N', 'amount:Q'],
     ).transform_calculate(rank=f"indexof({json.dumps(order)}, datum.flow)")
     signs = table.groupby('kind')['amount'].sum().reindex(['in', 'out']).fillna(0.)
-    subtitle = (f'bars: mean of {_one(step)}, in upwards and out downwards; '
+    subtitle = (f'bars: mean of {one_of(step)}, in upwards and out downwards; '
                 'below: line as recorded, dots as the flows add up')
     return alt.vconcat(bars, _stock(data, step), spacing=14).resolve_scale(color='independent').properties(
         title=alt.Title('Energy flows', subtitle=subtitle),
@@ -197,8 +198,8 @@ def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
 # %% ../nbs/17_charts.ipynb #080a6a91
 def chart_population(data: RunData) -> alt.LayerChart:
     "How many are alive, and who came and went: births upwards, deaths downwards"
-    step = _step(data, 125)
-    groups = data.generations.groupby(_bins(data, data.generations['generation'], step))
+    step = step_for(data, 125)
+    groups = data.generations.groupby(binned(data, data.generations['generation'], step))
     table = groups.agg(alive=('alive', 'mean'), births=('births', 'sum'), deaths=('deaths', 'sum')).reset_index()
     moves = table.melt('generation', ['births', 'deaths'], 'what', 'count')
     moves['drawn'] = moves['count'].where(moves['what'] == 'births', -moves['count'])
@@ -206,20 +207,21 @@ def chart_population(data: RunData) -> alt.LayerChart:
     color = alt.Color('what:N', title=None, scale=kinds)
     y, axis = alt.Y('drawn:Q', title='organelles'), alt.Axis(tickMinStep=1, labelExpr='abs(datum.value)')
     bars = alt.Chart(moves).mark_bar(width=max(1., min(18., 400 / len(table)))).encode(
-        x=_x(data), y=y.axis(axis), color=color, tooltip=['generation:Q', 'what:N', 'count:Q'])
+        x=over_time(data), y=y.axis(axis), color=color, tooltip=['generation:Q', 'what:N', 'count:Q'])
     alive = alt.Chart(table.assign(what='alive')).mark_line(
         strokeWidth=3, interpolate='step', point=len(table) == 1).encode(
-        x=_x(data), y=alt.Y('alive:Q', title='organelles', axis=axis), color=color, tooltip=['generation:Q', 'alive:Q'])
-    subtitle = f'line: alive; bars per {_per(step)}: births upwards, deaths downwards'
+        x=over_time(data), y=alt.Y('alive:Q', title='organelles', axis=axis), color=color,
+        tooltip=['generation:Q', 'alive:Q'])
+    subtitle = f'line: alive; bars per {per(step)}: births upwards, deaths downwards'
     sums = f"{table['births'].sum():.0f} births, {table['deaths'].sum():.0f} deaths"
     return alt.layer(bars, alive).properties(title=alt.Title('Population', subtitle=subtitle),
                                              description=f"Alive: {_said(data, 'alive', '.1f')}; {sums}")
 
 def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
     "How old the living are: the middle half, the median and the oldest"
-    ages, step = age_table(data).reset_index(), _step(data, 250)
-    if not len(ages): return _nothing('Ages', 'no births are kept in this run')
-    base = alt.Chart(_short(ages[ages['generation'] % step == 0])).encode(x=_x(data))
+    ages, step = age_table(data).reset_index(), step_for(data, 250)
+    if not len(ages): return nothing('Ages', 'no births are kept in this run')
+    base = alt.Chart(rounded(ages[ages['generation'] % step == 0])).encode(x=over_time(data))
     scale = alt.Scale(domain=[0, max(1., float(ages['oldest'].max()))])
     y, tips = alt.Y('low:Q', title='age (generations)', scale=scale), [f'{name}:Q' for name in ages]
     lines = [base.mark_line(strokeWidth=width, strokeDash=dash, color=_GREEN, point=len(ages) == 1).encode(
@@ -227,14 +229,14 @@ def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
     band = base.mark_area(opacity=.25, color=_GREEN).encode(y=y, y2='high:Q')
     last, subtitle = ages.iloc[-1], 'thick: the median; band: the middle half; dashed: the oldest'
     return alt.layer(band, *lines).properties(
-        title=alt.Title('Ages', subtitle=subtitle + _sampled(step)),
+        title=alt.Title('Ages', subtitle=subtitle + sampled(step)),
         description=f"Ages at the end: median {last['median']:.0f}, oldest {last['oldest']:.0f} generations")
 
 # %% ../nbs/17_charts.ipynb #21e78a9a
 def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     "A bar for each life from birth to death, coloured by accuracy; families stand together"
     table = organelle_table(data)
-    if not len(table): return _nothing('Lives', 'no births are kept in this run')
+    if not len(table): return nothing('Lives', 'no births are kept in this run')
     order = [name for name, _ in kin(table, limit)]
     note = '' if len(order) == len(table) else f'; the {len(order)} of {len(table)} with most episodes'
     if table['died'].isna().any() and table.loc[order, 'died'].notna().all():  # too long a run to reach its beginning
@@ -253,16 +255,16 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     fates = alt.Scale(domain=['died', 'alive'], range=['cross', 'triangle-right'])
     tips = [*(f'{name}:N' for name in ('organelle', 'operator', 'parents', 'reason')), 'born:Q', 'died:Q', 'episodes:Q',
             alt.Tooltip('accuracy:Q', format='.0%')]
-    lives = alt.Chart(_short(shown[['organelle', 'operator', 'parents', 'parent', 'reason', 'born', 'died',
+    lives = alt.Chart(rounded(shown[['organelle', 'operator', 'parents', 'parent', 'reason', 'born', 'died',
                                               'episodes', 'accuracy', 'start', 'end', 'fate']])).encode(y=y)
     subtitle = 'one bar per life; a thin line leads from the first parent' + note
     return alt.layer(
         lives.transform_filter(alt.FieldOneOfPredicate('parent', order)).mark_rule(strokeWidth=.8, color='#999').encode(
-            x=_x(data, 'start'), y2='parent:N'),
-        lives.mark_bar(height=7).encode(x=_x(data, 'start'), x2='end:Q', tooltip=tips, color=alt.condition(
+            x=over_time(data, 'start'), y2='parent:N'),
+        lives.mark_bar(height=7).encode(x=over_time(data, 'start'), x2='end:Q', tooltip=tips, color=alt.condition(
             'isValid(datum.accuracy)', color, alt.value('#cccccc'))),
         lives.mark_point(size=45, filled=True, color='black', opacity=1).encode(
-            x=_x(data, 'end'), shape=alt.Shape('fate:N', title='at the end', scale=fates)),
+            x=over_time(data, 'end'), shape=alt.Shape('fate:N', title='at the end', scale=fates)),
     ).properties(height=alt.Step(13), title=alt.Title('Lives', subtitle=subtitle),
                  description=f"{len(table)} organelles, {int(table['died'].isna().sum())} alive at the end")
 
@@ -273,13 +275,13 @@ _SEEN = {'accuracy': ('accuracy (share of right answers)', {'domain': [0, 1]}),
 
 def _cells(data: RunData, most: int) -> tuple[pd.DataFrame, int]:
     "What is known of each cell in each mark, weighted by episodes"
-    step, table = _step(data, most), cell_history(data)
-    by = [table['cell'], _bins(data, table['generation'], step).rename('generation')]
+    step, table = step_for(data, most), cell_history(data)
+    by = [table['cell'], binned(data, table['generation'], step).rename('generation')]
     sums = table[list(_SEEN)].mul(table['episodes'], axis=0).assign(episodes=table['episodes']).groupby(by).sum()
     means = sums.div(sums['episodes'].where(sums['episodes'] > 0), axis=0)
     table = means.assign(episodes=sums['episodes']).reset_index()
     ends = np.minimum(table['generation'] + step, data.generations['generation'].max() + 1)
-    return _short(table.assign(start=table['generation'] - .5, end=ends - .5)), step
+    return rounded(table.assign(start=table['generation'] - .5, end=ends - .5)), step
 
 def _heat(data: RunData, table: pd.DataFrame, value: str, **legend) -> alt.Chart:
     "A rectangle for each cell and mark"
@@ -287,9 +289,10 @@ def _heat(data: RunData, table: pd.DataFrame, value: str, **legend) -> alt.Chart
     pairs = [(*name.rpartition(':')[::2], name) for name in table['cell'].unique()]
     order = [name for *_, name in sorted(pairs, key=lambda p: (p[0], len(p[1]), p[1]))]
     drawn = table[['cell', 'generation', 'start', 'end', 'episodes', value]].dropna()
-    return alt.Chart(drawn, height=alt.Step(17), view=alt.ViewConfig(fill=_PALE)).mark_rect(
+    return alt.Chart(drawn, height=alt.Step(17), view=alt.ViewConfig(fill=PALE)).mark_rect(
         stroke='white', strokeWidth=.5 if len(drawn) < 800 else 0).encode(
-        x=_x(data, 'start'), x2='end:Q', y=alt.Y('cell:N', title='cell (family:depth)', scale=alt.Scale(domain=order)),
+        x=over_time(data, 'start'), x2='end:Q',
+        y=alt.Y('cell:N', title='cell (family:depth)', scale=alt.Scale(domain=order)),
         color=alt.Color(f'{value}:Q', title=title, scale=alt.Scale(scheme='cividis', **scale),
                         legend=alt.Legend(**{'titleLimit': 240, **legend})),
         tooltip=['cell:N', 'generation:Q', 'episodes:Q', alt.Tooltip(f'{value}:Q', format='.3f')])
@@ -305,8 +308,8 @@ def chart_cells(data: RunData, value: str = 'accuracy') -> alt.Chart:
     "The accuracy, price or learning_progress of every cell over the generations"
     if value not in _SEEN: raise ValueError(f"value expected one of {', '.join(_SEEN)}, got {value!r}; choose one")
     table, step = _cells(data, 60)
-    if not len(table): return _nothing('Cells', 'no cells are kept in this run')
-    subtitle = f'{_SEEN[value][0]} per {_per(step)}; light grey: nobody tried'
+    if not len(table): return nothing('Cells', 'no cells are kept in this run')
+    subtitle = f'{_SEEN[value][0]} per {per(step)}; light grey: nobody tried'
     return _heat(data, table, value, gradientLength=150).properties(
         title=alt.Title('Cells', subtitle=subtitle),
         description=f"{_SEEN[value][0]} of {table['cell'].nunique()} cells: {_best_and_worst(table)}")
@@ -314,11 +317,11 @@ def chart_cells(data: RunData, value: str = 'accuracy') -> alt.Chart:
 def chart_curriculum(data: RunData) -> alt.HConcatChart | alt.Chart:
     "Success, price and learning progress of every cell, side by side"
     table, step = _cells(data, 30)
-    if not len(table): return _nothing('Curriculum', 'no cells are kept in this run')
+    if not len(table): return nothing('Curriculum', 'no cells are kept in this run')
     panels = [_heat(data, table, value, orient='bottom', gradientLength=200).properties(width=230) for value in _SEEN]
     for panel in panels[1:]: panel.encoding.y.axis = alt.Axis(labels=False, ticks=False, title=None)
     return alt.hconcat(*panels, spacing=12).resolve_scale(color='independent').properties(
-        title=alt.Title('Curriculum', subtitle=f'cells per {_per(step)}; light grey: nobody tried'),
+        title=alt.Title('Curriculum', subtitle=f'cells per {per(step)}; light grey: nobody tried'),
         description=f"Success, price and progress of {table['cell'].nunique()} cells: {_best_and_worst(table)}")
 
 # %% ../nbs/17_charts.ipynb #52e862d4
