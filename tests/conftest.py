@@ -13,12 +13,12 @@ def pytest_addoption(parser):
     parser.addoption('--slow', action='store_true',
                      help="also run what is marked slow: tests, and notebook cells with `#| slow`")
     parser.addoption('--tutorials', action='store_true',
-                     help='also run the notebooks in nbs/tutorials, nbs/lab and nbs/experiments')
+                     help='also run the tutorials and experiments that take minutes')
 
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'slow: takes more than a few seconds; runs with --slow')
-    config.addinivalue_line('markers', 'tutorials: a notebook that is no module; runs with --tutorials')
+    config.addinivalue_line('markers', 'tutorials: a notebook that takes minutes; runs with --tutorials')
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,15 +1,19 @@
-"""Every notebook runs from top to bottom, by the machinery of nbdev_test, each in a process of its own.
+"""Every notebook runs from top to bottom, each in a process of its own.
 
 A process each costs an import of torch, but a notebook that crashes, fills the memory, or leaves a registry or a
-warnings filter changed cannot make another one fail, or pass.
+warnings filter changed cannot make another one fail, or pass. Module notebooks run by the machinery of nbdev_test.
+Tutorials, lab notebooks and experiments run in a real kernel, as their readers run them.
 """
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN = """
@@ -38,12 +42,35 @@ def notebooks(folder, recursive):
 MODULES = notebooks('nbs', recursive=False)
 OTHERS = [path for folder in ('nbs/tutorials', 'nbs/lab', 'nbs/experiments')
           for path in notebooks(folder, recursive=True)]
+# Seconds on one busy core, of those that not everybody wants to wait for. They run with --tutorials.
+SLOW = {'nbs/tutorials/01_first_generation.ipynb': 196, 'nbs/tutorials/03_how_organelles_learn.ipynb': 142,
+        'nbs/tutorials/04_when_to_merge.ipynb': 217, 'nbs/tutorials/08_real_host.ipynb': 274,
+        'nbs/experiments/learning.ipynb': 208}
 
 
-@pytest.mark.parametrize('path', [*MODULES, *(pytest.param(path, marks=pytest.mark.tutorials) for path in OTHERS)])
+@pytest.mark.parametrize('path', MODULES)
 def test_the_notebook_runs(path, request):
     done = run_notebook(ROOT / path, ['slow'] if request.config.getoption('--slow') else [])
     if done.returncode: pytest.fail(f'{path}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}', pytrace=False)
+
+
+def run_in_kernel(path, most=1800):
+    "Run a notebook in a kernel, without the cells that say `eval: false`; what a cell raises is raised here"
+    nb = nbformat.read(path, as_version=4)
+    nb.cells = [cell for cell in nb.cells if not re.match(r'#\|\s*eval:\s*false', cell.source)]
+    where = {'metadata': {'path': str(path.parent)}}
+    NotebookClient(nb, timeout=most, kernel_name='python3', resources=where).execute()
+
+
+@pytest.mark.parametrize('path', [pytest.param(path, marks=[pytest.mark.tutorials] if path in SLOW else [])
+                                  for path in OTHERS])
+def test_the_notebook_runs_in_a_kernel(path):
+    try: run_in_kernel(ROOT / path)
+    except CellExecutionError as error: pytest.fail(f'{path}\n{str(error)[-6000:]}', pytrace=False)
+
+
+def test_slow_notebooks_exist():
+    assert not (missing := set(SLOW) - set(OTHERS)), f'SLOW names notebooks that are not there: {missing}'
 
 
 def notebook(folder, *cells):
@@ -71,3 +98,9 @@ def test_notebooks_run_in_their_own_folder_on_one_thread(tmp_path):
                               'assert os.environ["OMP_NUM_THREADS"] == "1"')
     done = run_notebook(path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_failing_cell_in_a_kernel_is_shown(tmp_path):
+    path = notebook(tmp_path, f'import os\nassert os.getcwd() == {str(tmp_path)!r}', '#| eval: false\n1 / 0',
+                    'assert 6 * 7 == 41, "the answer"')
+    with pytest.raises(CellExecutionError, match='the answer'): run_in_kernel(path)

@@ -1,0 +1,138 @@
+"""What a user sees: JupyterLab as `evolora lab` opens it, in a real browser.
+
+The first notebook is a stand-in with a chart and a button of our own; what fails there is the way to the page, and not
+the panel. The second is the lab notebook itself. Pictures of it land in the test's folder, or in the one
+that EVOLORA_SCREENSHOTS names: `EVOLORA_SCREENSHOTS=nbs/images pytest tests/test_browser.py` makes the README's anew.
+"""
+import os
+import re
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from browser import browsing, missing, serving
+
+from evolora.notebooks import lab_notebooks
+
+if reason := missing(): pytest.skip(reason, allow_module_level=True)
+from playwright.sync_api import expect
+
+FIRST = lab_notebooks()[0]
+CHART = """
+import altair as alt
+import ipywidgets
+import pandas as pd
+
+from evolora.analysis import bundle, setup
+
+setup()
+chart = alt.Chart(pd.DataFrame({'generation': [0, 1, 2], 'alive': [4, 6, 5]}), title='Alive').mark_line().encode(
+    x='generation:Q', y='alive:Q')
+chart
+"""
+PANEL = """
+button, status = ipywidgets.Button(description='Step'), ipywidgets.HTML('generation 0')
+picture = ipywidgets.Output()
+def step(_):
+    status.value = f'generation {int(status.value.split()[-1]) + 1}'
+    data, metadata = bundle(chart.to_dict())
+    picture.outputs = ({'output_type': 'display_data', 'data': data, 'metadata': metadata},)
+button.on_click(step)
+ipywidgets.VBox([button, status, picture])
+"""
+
+
+@pytest.fixture(scope='module')
+def server(tmp_path_factory):
+    home = tmp_path_factory.mktemp('home')
+    with serving(home / 'lab', home) as server: yield server
+
+
+@pytest.fixture
+def notebook(server):
+    with browsing(server) as notebook: yield notebook
+
+
+@pytest.fixture
+def pictures(tmp_path): return Path(os.environ.get('EVOLORA_SCREENSHOTS', tmp_path))
+
+
+def write(folder, name, *cells):
+    v4 = nbformat.v4
+    nb = v4.new_notebook(cells=[v4.new_code_cell(cell.strip()) for cell in cells], metadata={'kernelspec': {
+        'name': 'python3', 'language': 'python', 'display_name': 'python3'}})
+    nbformat.write(nb, folder / name)
+    return name
+
+
+def panel(notebook): return notebook.page.locator('.jp-OutputArea-output .jupyter-widgets').first
+
+
+def says(notebook, pattern):
+    "The text of the widgets, once it matches"
+    widgets = panel(notebook)
+    # The text as it is seen: what lies in different lines is not run together.
+    expect(widgets).to_contain_text(re.compile(pattern, re.IGNORECASE), use_inner_text=True)
+    return widgets.inner_text()
+
+
+def generation(notebook): return int(re.search(r'(?i)generation (\d+)', says(notebook, r'generation \d+'))[1])
+
+
+def test_a_chart_and_a_button_work_without_the_internet(server, notebook, tmp_path):
+    notebook.open(write(server.folder, 'a stand-in.ipynb', CHART, PANEL))
+    notebook.run_all()
+    expect(notebook.charts).to_have_count(1)
+    expect(notebook.charts).to_contain_text('Alive')
+    for i in (1, 2, 3):
+        notebook.button('Step').click()
+        says(notebook, rf'generation {i}\b')
+    expect(notebook.charts).to_have_count(2)
+    assert notebook.shot(tmp_path / 'standin.png').stat().st_size > 10_000
+    assert notebook.outside == [], 'JupyterLab was not content with what is on this machine'
+    notebook.page.evaluate("fetch('http://evolora.invalid/x').catch(() => null)")
+    assert notebook.outside == ['http://evolora.invalid/x'], 'a request to the outside is not noticed'
+
+
+def test_the_copy_is_what_the_command_opens(server, notebook):
+    assert (server.folder / FIRST.name).read_bytes() == FIRST.read_bytes()
+    notebook.open()
+    assert notebook.page.url.endswith(f'/lab/tree/{FIRST.name}')
+
+
+@pytest.mark.skipif('Lab(' not in FIRST.read_text(encoding='utf-8'), reason='no lab notebook yet')
+def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures, record_property):
+    started = time.monotonic()
+    def passed(until):
+        record_property(f'seconds until {until}', seconds := round(time.monotonic() - started, 1))
+        print(f'{seconds} s until {until}')
+    notebook.open()
+    passed('the notebook is open')
+    notebook.run_all()
+    for i in (1, 2, 3):
+        notebook.button('Step').click()
+        says(notebook, rf'generation {i}\b')
+        if i == 1: passed('the first generation is seen')
+    expect(notebook.charts.first).to_be_visible()
+    notebook.shot(pictures / 'lab_step.png', of=panel(notebook))
+
+    notebook.button('Run').click()
+    says(notebook, r'generation ([4-9]|\d\d)')
+    notebook.button('Pause').click()
+    expect(notebook.button('Run')).to_be_enabled()
+    paused = generation(notebook)
+
+    slider = notebook.page.locator('.jupyter-widgets.widget-slider').first
+    before = slider.locator('.widget-readout').inner_text()
+    slider.locator('.noUi-handle').press('ArrowRight')
+    expect(slider.locator('.widget-readout')).not_to_have_text(before)
+    assert generation(notebook) == paused, 'it went on although it was paused'
+    notebook.button('Step').click()
+    says(notebook, rf'generation {paused + 1}\b')
+
+    organelles = notebook.page.locator('.jupyter-widgets select').first
+    organelles.select_option(index=1)
+    says(notebook, 'rank')
+    notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))
+    assert notebook.outside == []
