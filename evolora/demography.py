@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
+from .adapters import Factors
 from .assimilation import Assimilation
 from .curriculum import Curriculum
 from .economy import Ledger
@@ -34,6 +35,7 @@ class Demography:
         self.plasticity, self.assimilation, self.rng = plasticity, assimilation, rng
         self.capacity, self.reserve, self.memory = capacity, reserve, memory
         self.recent, self._lineage = pd.DataFrame(columns=JUDGED_BY), []
+        self.births: dict[str, Factors] = {}    # what each of the living was born with
 
     def lineage(self) -> list[dict]:
         "The births and deaths since the last call"
@@ -41,7 +43,7 @@ class Demography:
         return rows
 
     def state(self) -> dict:
-        "What is remembered of answers, and births and deaths that nobody has asked for yet, as plain JSON"
+        "What is remembered of answers, and the lineage that nobody has asked for yet, as plain JSON; not `births`"
         return {'recent': {k: self.recent[k].tolist() for k in JUDGED_BY}, 'index': self.recent.index.tolist(),
                 'lineage': [dict(row) for row in self._lineage]}
 
@@ -73,6 +75,7 @@ def _welcome(self: Demography, one: Organelle, payers: Sequence[str], generation
                      by_wealth=one.operator in ('merge', 'expert'))
     self.plasticity.inherit(one.id, one.parents, one.operator)
     if reason == 'birth': self.curriculum.inherit(one.id, one.parents)
+    self.births[one.id] = {n: (A.cpu(), B.cpu()) for n, (A, B) in self.population.factors(one.id).items()}
     self._note('birth', one, generation, reason)
     return one
 
@@ -104,6 +107,7 @@ def bury(self: Demography, id: str, generation: int, reason: str) -> None:
     for book in (self.curriculum, self.plasticity): book.forget(id)
     self.assimilation.forget(id, generation)
     self.population.death(id)
+    self.births.pop(id, None)
     self.recent = self.recent[self.recent.organelle != id]
 
 # %% ../nbs/11_demography.ipynb #fdef7931

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Lab']
 
-# %% ../nbs/19_lab.ipynb #df5e16be
+# %% ../nbs/19_lab.ipynb #06f8c37c
 import base64
 import math
 import threading
@@ -19,8 +19,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from statistics import median
 
+import altair as alt
 import ipywidgets as W
-import pandas as pd
 from fastcore.basics import patch
 
 from .analysis import load
@@ -31,14 +31,15 @@ from .configuration import PRESETS, load_config
 from .ecology import Ecology
 from .files import owner, taken
 from .host import load_host
-from .live import live_output, live_spec
+from .inspection import Beside, answers_beside, chart_delta, delta_norms
+from .live import live_spec, output
 from .runner import Runner
 from .runs import Run
 from .sessions import Session, resume_session
 from .views import View, answers_html, gates_html, look, look_at, organelle_html, shown, table_html
 from .widgets import Panel, error_html, progress_html, status_html
 
-# %% ../nbs/19_lab.ipynb #a96d00f7
+# %% ../nbs/19_lab.ipynb #1abae752
 _OPEN: dict[object, 'Lab'] = {}         # what is shown → the lab that shows it
 _SHARE, _EVERY, _BEAT = 20, .2, .15     # drawing may take 1/20 of the time; seconds between pictures, and between ticks
 
@@ -54,7 +55,7 @@ def _maker(source, preset: str, seed: int) -> Callable:
     if source is None: return lambda: Ecology(load_host('embedded'), load_config(preset), seed=seed)
     return lambda: resume_session(source)
 
-# %% ../nbs/19_lab.ipynb #bf911f86
+# %% ../nbs/19_lab.ipynb #02aa9da7
 class Lab(Panel):
     "A panel that shows an ecology living: of an `Ecology`, a `Session`, the folder of a run, or else of a preset"
     def __init__(self, source: Ecology | Session | str | Path | None = None, *, preset: str = 'ecology', seed: int = 0):
@@ -67,6 +68,7 @@ class Lab(Panel):
         super().__init__(sorted(p.stem for p in PRESETS.glob('*.yaml')))
         self.view, self.said, self.ticks, self.pictures, self.closed = None, None, 0, 0, False
         self._births, self._lines, self._due, self._shown, self._sure = {}, deque(maxlen=200), 0., {}, False
+        self._weighed = None
         self._beating, self._drawing = threading.Lock(), threading.RLock()
         self.preset.value, self.seed.value = preset, seed
         self._begin(source, preset, seed)
@@ -83,7 +85,7 @@ class Lab(Panel):
         "The one that is selected"
         return self.who.value
 
-# %% ../nbs/19_lab.ipynb #4a3566f8
+# %% ../nbs/19_lab.ipynb #705abafb
 @patch
 def _begin(self: Lab, source, preset: str, seed: int) -> None:
     "Take the place of the lab that shows the same, or begin with a runner of our own"
@@ -119,7 +121,7 @@ def close(self: Lab) -> None:
         self.runner.stop()
         self.runner.submit(lambda ecology: (world.save(), world.close()))
 
-# %% ../nbs/19_lab.ipynb #ddf9fa09
+# %% ../nbs/19_lab.ipynb #e553cf25
 @patch
 def _may(self: Lab) -> None:
     if reason := self.barred(): raise ValueError(reason)
@@ -155,7 +157,7 @@ def wait(self: Lab, timeout: float | None = None) -> bool: # in seconds
     "Until nothing is under way; False if that takes longer"
     return self.runner.wait(timeout)
 
-# %% ../nbs/19_lab.ipynb #5bf69fb6
+# %% ../nbs/19_lab.ipynb #4996da11
 @patch
 def _ours(self: Lab) -> Ecology:
     if self.ecology: return self.ecology
@@ -184,7 +186,7 @@ def thumb(self: Lab, up: bool) -> None:
     does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
     self.thumbs.value = shown(f"{'praised' if up else 'blamed'}: {does}")
 
-# %% ../nbs/19_lab.ipynb #0154213c
+# %% ../nbs/19_lab.ipynb #930f30d0
 @patch
 def _put(self: Lab, prompt: str, most: int) -> Future:
     "Have a question answered between two generations"
@@ -192,24 +194,22 @@ def _put(self: Lab, prompt: str, most: int) -> Future:
     if not prompt.strip(): raise ValueError("expected a question, got an empty one; type a task")
     organelle = self.organelle
     if organelle is None: raise ValueError("expected an organelle to ask, got none selected; step first")
-    def job(ecology: Ecology) -> pd.DataFrame:
-        made = ecology.population.generate([prompt] * 2, [organelle, None], temperature=0., max_new_tokens=most)
-        return pd.DataFrame({'answer': made.texts, 'tokens': made.new_tokens}, index=[organelle, 'host'])
     def answered(future: Future) -> None:
         if future.exception(): return self._fail(future.exception())
-        self.said = organelle, prompt, future.result().loc[organelle, 'answer']
+        self.said = organelle, prompt, future.result().answers.loc[organelle, 'text']
         self._show_answers(future.result())
     self.answers.value = '<p class="quiet">waits for the end of this generation …</p>'
-    future = self.runner.submit(job)
+    future = self.runner.submit(
+        lambda ecology: answers_beside(ecology.population, organelle, prompt, max_new_tokens=most))
     future.add_done_callback(answered)
     return future
 
 @patch
-def ask(self: Lab, prompt: str, *, max_new_tokens: int = 48) -> pd.DataFrame:
+def ask(self: Lab, prompt: str, *, max_new_tokens: int = 48) -> Beside:
     "The greedy answers of the selected organelle and of the bare host"
     return self._put(prompt, max_new_tokens).result()
 
-# %% ../nbs/19_lab.ipynb #8521e090
+# %% ../nbs/19_lab.ipynb #4d68a1e4
 @patch
 def new(self: Lab, preset: str | None = None, seed: int | None = None) -> None: # None: as the panel has them
     "Show a new ecology instead; the one before is forgotten, unless you hold it or it has a folder"
@@ -229,7 +229,7 @@ def new(self: Lab, preset: str | None = None, seed: int | None = None) -> None: 
     self.runner.submit(lambda ecology: None)
     self._controls()
 
-# %% ../nbs/19_lab.ipynb #4406c069
+# %% ../nbs/19_lab.ipynb #d7aab237
 @patch
 def _told(self: Lab, record: Generation | None) -> None:
     "Called on the runner's thread"
@@ -253,7 +253,7 @@ def draw(self: Lab, view: View) -> None:
     with self._drawing:
         began, self.view = time.thread_time(), view
         about = ', '.join(f'{k} {v}' for k, v in view.about.items())
-        self.head.value = f'<h3>{shown(view.name)} <small>{shown(about)}</small></h3>'
+        self.head.value = f'<h3>evolora <small>{shown(view.name)}, {shown(about)}</small></h3>'
         alive = list(map(str, view.alive.index))
         if tuple(alive) != self.who.options:
             kept = self.who.value if self.who.value in alive else next(iter(alive), None)
@@ -264,37 +264,47 @@ def draw(self: Lab, view: View) -> None:
         self.pictures += 1
         self._due = time.monotonic() + max(_EVERY, _SHARE * (time.thread_time() - began))
 
-# %% ../nbs/19_lab.ipynb #f665e51d
+# %% ../nbs/19_lab.ipynb #d6cb4d77
 @patch
 def _show_page(self: Lab) -> None:
     "Fill the page that is open"
     if (view := self.view) is None: return
     page = self.tabs.titles[self.tabs.selected_index or 0]
-    if page == 'Live' and view.rows: self.charts.outputs = (live_output(view.rows),)
+    if page == 'Live' and view.rows: self.charts.outputs = (output(live_spec(view.rows)),)
     if page == 'Population': self.population_page.value = table_html(view.alive, empty='nobody is alive')
     if page == 'Gates': self.gates_page.value = gates_html(view)
     if page == 'Organelle':
         self.organelle_page.value = organelle_html(view, self.organelle) if self.organelle else table_html(view.alive)
+        self._weigh(view)
     if page == 'Log':
         lines = list(self._lines)[::-1][:40]
         self.log_page.value = '<pre>' + '\n'.join(shown(line) for line in lines) + '</pre>'
 
 @patch
-def _show_answers(self: Lab, answers: pd.DataFrame) -> None:
-    self.answers.value, self.thumbs.value = answers_html(answers), ''
+def _weigh(self: Lab, view: View) -> None:
+    "Draw what the selected organelle has written into the weights, once the runner has a moment"
+    organelle, which = self.organelle, (self.organelle, view.generation)
+    if None in (self.ecology, organelle) or which == self._weighed or self.runner.left: return
+    self._weighed = which
+    def drawn(future: Future) -> None:
+        if future.exception(): return self._fail(future.exception())
+        with alt.theme.enable('evolora'): spec = chart_delta(future.result(), organelle=organelle).to_dict()
+        if organelle == self.organelle: self.weights.outputs = (output(spec),)
+    self.runner.submit(lambda ecology: delta_norms(ecology.population, organelle)).add_done_callback(drawn)
+
+@patch
+def _show_answers(self: Lab, beside: Beside) -> None:
+    self.answers.value, self.thumbs.value = answers_html(beside.answers), ''
     self._controls()
 
 @patch
 def _show_knobs(self: Lab) -> None:
-    "Where the knobs stand, and what waits for the next generation"
     if not self.ecology: return
     turned, thumbs = self.ecology.controls.waiting
-    for name, value in {**self.ecology.knobs, **turned}.items():
-        self._shown[name] = self.knobs[name].value = value
-    told = [f'{name} = {value:g}' for name, value in turned.items()] + [f'{thumbs} thumbs'] * bool(thumbs)
-    self.waiting.value = f'<p class="quiet">from the next generation on: {shown(", ".join(told))}</p>' if told else ''
+    self._shown = {**self.ecology.knobs, **turned}
+    self.show_knobs(self.ecology.knobs, turned, thumbs)
 
-# %% ../nbs/19_lab.ipynb #529ddce1
+# %% ../nbs/19_lab.ipynb #41f0c0d9
 @patch
 def barred(self: Lab) -> str:
     "Why this lab can only show, or nothing"
@@ -316,17 +326,10 @@ def _controls(self: Lab) -> None:
     dead = self.view is not None and not alive
     doing = _doing(busy, r.left, r.rest) if not dead else 'nobody is left; begin anew, with a cheaper ticket'
     told = f'generation {self.view.generation if self.view else 0} · {alive} alive · {barred or doing}'
-    self.status.value = status_html(told)
-    for b in (self.step_button, self.run_button, self.many_button): b.disabled = busy or dead or bool(barred)
-    for b in (self.pause_button, self.stop_button): b.disabled = not busy
-    self.ask_button.disabled = not alive or bool(barred)
-    self.new_button.disabled = busy
-    self.new_button.description, self._sure = 'New', False
-    for b in (self.up_button, self.down_button): b.disabled = self.said is None
-    for box in self.knobs.values(): box.disabled = self.ecology is None
-    if not busy: self.progress.value = progress_html('', 0.)
+    self._sure = False
+    self.arrange(told, busy=busy, able=not (dead or barred), lived=self.ecology is not None, said=self.said is not None)
 
-# %% ../nbs/19_lab.ipynb #da3c263b
+# %% ../nbs/19_lab.ipynb #e122cd0b
 @patch
 def _started(self: Lab) -> None:
     "See to it that the bar moves while something is under way"
@@ -356,7 +359,7 @@ def _tick(self: Lab) -> None:
     part = ecology.part or '…'
     self.progress.value = progress_html(f'generation {ecology.generation + 1}: {part}, {spent:.1f} s', share)
 
-# %% ../nbs/19_lab.ipynb #60200a71
+# %% ../nbs/19_lab.ipynb #dc95edca
 def _follow(lab: weakref.ref) -> None:
     "Read a folder again and again, until its lab is closed or lives itself"
     size, due = -1, 0.
@@ -382,7 +385,7 @@ def _watch_folder(self: Lab) -> None:
     self._safely(self._read_folder)
     threading.Thread(target=_follow, args=[weakref.ref(self)], daemon=True).start()
 
-# %% ../nbs/19_lab.ipynb #836f0ffe
+# %% ../nbs/19_lab.ipynb #6d3664a1
 @patch
 def _fail(self: Lab, error: BaseException) -> None:
     "Show an error in the panel"
@@ -422,7 +425,7 @@ def _wire(self: Lab) -> None:
     self.tabs.observe(lambda _: self._safely(self._show_page), 'selected_index')
     self.who.observe(lambda _: self._safely(self._show_page), 'value')
 
-# %% ../nbs/19_lab.ipynb #6ac99cb7
+# %% ../nbs/19_lab.ipynb #209e2904
 @patch
 def snapshot_html(self: Lab) -> str:
     "The panel of this moment without widgets"
