@@ -5,9 +5,7 @@
 # %% auto #0
 __all__ = ['Lab']
 
-# %% ../nbs/19_lab.ipynb #06f8c37c
-import base64
-import math
+# %% ../nbs/19_lab.ipynb #37d65de3
 import threading
 import time
 import traceback
@@ -24,7 +22,6 @@ import ipywidgets as W
 from fastcore.basics import patch
 
 from .analysis import load
-from .charts import png_of
 from .checkpoints import checkpoints
 from .chronicle import Generation
 from .configuration import PRESETS, load_config
@@ -32,14 +29,14 @@ from .ecology import Ecology
 from .files import owner, taken
 from .host import load_host
 from .inspection import Beside, answers_beside, chart_delta, delta_norms
-from .live import live_spec, output
+from .live import live_spec, output, picture_html
 from .runner import Runner
 from .runs import Run
 from .sessions import Session, resume_session
 from .views import View, answers_html, gates_html, look, look_at, organelle_html, shown, table_html
 from .widgets import Panel, error_html, progress_html, status_html
 
-# %% ../nbs/19_lab.ipynb #1abae752
+# %% ../nbs/19_lab.ipynb #a96d00f7
 _OPEN: dict[object, 'Lab'] = {}         # what is shown → the lab that shows it
 _SHARE, _EVERY, _BEAT = 20, .2, .15     # drawing may take 1/20 of the time; seconds between pictures, and between ticks
 
@@ -55,7 +52,7 @@ def _maker(source, preset: str, seed: int) -> Callable:
     if source is None: return lambda: Ecology(load_host('embedded'), load_config(preset), seed=seed)
     return lambda: resume_session(source)
 
-# %% ../nbs/19_lab.ipynb #02aa9da7
+# %% ../nbs/19_lab.ipynb #b5e2a180
 class Lab(Panel):
     "A panel that shows an ecology living: of an `Ecology`, a `Session`, the folder of a run, or else of a preset"
     def __init__(self, source: Ecology | Session | str | Path | None = None, *, preset: str = 'ecology', seed: int = 0):
@@ -85,7 +82,7 @@ class Lab(Panel):
         "The one that is selected"
         return self.who.value
 
-# %% ../nbs/19_lab.ipynb #705abafb
+# %% ../nbs/19_lab.ipynb #4a3566f8
 @patch
 def _begin(self: Lab, source, preset: str, seed: int) -> None:
     "Take the place of the lab that shows the same, or begin with a runner of our own"
@@ -121,7 +118,7 @@ def close(self: Lab) -> None:
         self.runner.stop()
         self.runner.submit(lambda ecology: (world.save(), world.close()))
 
-# %% ../nbs/19_lab.ipynb #e553cf25
+# %% ../nbs/19_lab.ipynb #ddf9fa09
 @patch
 def _may(self: Lab) -> None:
     if reason := self.barred(): raise ValueError(reason)
@@ -157,7 +154,7 @@ def wait(self: Lab, timeout: float | None = None) -> bool: # in seconds
     "Until nothing is under way; False if that takes longer"
     return self.runner.wait(timeout)
 
-# %% ../nbs/19_lab.ipynb #4996da11
+# %% ../nbs/19_lab.ipynb #5bf69fb6
 @patch
 def _ours(self: Lab) -> Ecology:
     if self.ecology: return self.ecology
@@ -186,7 +183,7 @@ def thumb(self: Lab, up: bool) -> None:
     does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
     self.thumbs.value = shown(f"{'praised' if up else 'blamed'}: {does}")
 
-# %% ../nbs/19_lab.ipynb #930f30d0
+# %% ../nbs/19_lab.ipynb #26645ffb
 @patch
 def _put(self: Lab, prompt: str, most: int) -> Future:
     "Have a question answered between two generations"
@@ -209,7 +206,7 @@ def ask(self: Lab, prompt: str, *, max_new_tokens: int = 48) -> Beside:
     "The greedy answers of the selected organelle and of the bare host"
     return self._put(prompt, max_new_tokens).result()
 
-# %% ../nbs/19_lab.ipynb #4d68a1e4
+# %% ../nbs/19_lab.ipynb #8521e090
 @patch
 def new(self: Lab, preset: str | None = None, seed: int | None = None) -> None: # None: as the panel has them
     "Show a new ecology instead; the one before is forgotten, unless you hold it or it has a folder"
@@ -229,7 +226,7 @@ def new(self: Lab, preset: str | None = None, seed: int | None = None) -> None: 
     self.runner.submit(lambda ecology: None)
     self._controls()
 
-# %% ../nbs/19_lab.ipynb #d7aab237
+# %% ../nbs/19_lab.ipynb #ea5018bf
 @patch
 def _told(self: Lab, record: Generation | None) -> None:
     "Called on the runner's thread"
@@ -264,7 +261,7 @@ def draw(self: Lab, view: View) -> None:
         self.pictures += 1
         self._due = time.monotonic() + max(_EVERY, _SHARE * (time.thread_time() - began))
 
-# %% ../nbs/19_lab.ipynb #d6cb4d77
+# %% ../nbs/19_lab.ipynb #fabcc5f2
 @patch
 def _show_page(self: Lab) -> None:
     "Fill the page that is open"
@@ -304,7 +301,7 @@ def _show_knobs(self: Lab) -> None:
     self._shown = {**self.ecology.knobs, **turned}
     self.show_knobs(self.ecology.knobs, turned, thumbs)
 
-# %% ../nbs/19_lab.ipynb #41f0c0d9
+# %% ../nbs/19_lab.ipynb #dc3dea9b
 @patch
 def barred(self: Lab) -> str:
     "Why this lab can only show, or nothing"
@@ -313,23 +310,20 @@ def barred(self: Lab) -> str:
     if taken(self.folder): return f'{owner(self.folder)} is at work in this folder; it can only be watched'
     return ''
 
-def _doing(busy: bool, left: float, rest: float) -> str:
-    if busy: return 'finishing' if not left else 'running' if left == math.inf else f'running, {left} to go'
-    return f'paused, {rest} left' if 0 < rest < math.inf else 'paused' if rest else 'at rest'
-
 @patch
 def _controls(self: Lab) -> None:
     "What is under way, in a sentence, and which buttons make sense"
     if self.closed: return
-    busy, barred, r = self.runner.busy and bool(self.runner.left or self.runner.began), self.barred(), self.runner
+    r, barred = self.runner, self.barred()
+    busy = r.busy and bool(r.left or r.began)
     alive = len(self.view.alive) if self.view else 0
     dead = self.view is not None and not alive
-    doing = _doing(busy, r.left, r.rest) if not dead else 'nobody is left; begin anew, with a cheaper ticket'
+    doing = 'nobody is left; begin anew, with a cheaper ticket' if dead else r.doing
     told = f'generation {self.view.generation if self.view else 0} · {alive} alive · {barred or doing}'
     self._sure = False
     self.arrange(told, busy=busy, able=not (dead or barred), lived=self.ecology is not None, said=self.said is not None)
 
-# %% ../nbs/19_lab.ipynb #e122cd0b
+# %% ../nbs/19_lab.ipynb #da3c263b
 @patch
 def _started(self: Lab) -> None:
     "See to it that the bar moves while something is under way"
@@ -359,7 +353,7 @@ def _tick(self: Lab) -> None:
     part = ecology.part or '…'
     self.progress.value = progress_html(f'generation {ecology.generation + 1}: {part}, {spent:.1f} s', share)
 
-# %% ../nbs/19_lab.ipynb #dc95edca
+# %% ../nbs/19_lab.ipynb #60200a71
 def _follow(lab: weakref.ref) -> None:
     "Read a folder again and again, until its lab is closed or lives itself"
     size, due = -1, 0.
@@ -385,7 +379,7 @@ def _watch_folder(self: Lab) -> None:
     self._safely(self._read_folder)
     threading.Thread(target=_follow, args=[weakref.ref(self)], daemon=True).start()
 
-# %% ../nbs/19_lab.ipynb #6d3664a1
+# %% ../nbs/19_lab.ipynb #836f0ffe
 @patch
 def _fail(self: Lab, error: BaseException) -> None:
     "Show an error in the panel"
@@ -425,16 +419,13 @@ def _wire(self: Lab) -> None:
     self.tabs.observe(lambda _: self._safely(self._show_page), 'selected_index')
     self.who.observe(lambda _: self._safely(self._show_page), 'value')
 
-# %% ../nbs/19_lab.ipynb #209e2904
+# %% ../nbs/19_lab.ipynb #de1df1c5
 @patch
 def snapshot_html(self: Lab) -> str:
     "The panel of this moment without widgets"
     if self.view is None: return '<p>evolora lab: no generation yet</p>'
-    picture = ''
-    if self.view.rows:
-        png = base64.b64encode(png_of(live_spec(self.view.rows) | {'background': 'white'}, 1.)).decode()
-        picture = f'<img alt="{live_spec(self.view.rows)["description"]}" src="data:image/png;base64,{png}">'
-    return f'{self.head.value}{self.status.value}{picture}{table_html(self.view.alive, most=8)}'
+    return ''.join([self.head.value, self.status.value, picture_html(self.view.rows),
+                    table_html(self.view.alive, most=8)])
 
 @patch
 def _repr_mimebundle_(self: Lab, **how) -> dict:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['shown', 'table_html', 'View', 'look', 'look_at', 'ancestry', 'why', 'organelle_html', 'gates_html', 'answers_html']
 
-# %% ../nbs/18_views.ipynb #c46e4a21
+# %% ../nbs/18_views.ipynb #39ff3429
 import html
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from .ecology import Ecology
 from .gates import Decision
 from .variation import JUDGED_BY, competence
 
-# %% ../nbs/18_views.ipynb #b6c5e8c9
+# %% ../nbs/18_views.ipynb #7db0d2c2
 def shown(text, most: int = 400) -> str:
     "Text of unknown origin as HTML that does nothing"
     text = str(text)
@@ -26,7 +26,7 @@ def shown(text, most: int = 400) -> str:
     more = f' … ({len(text):,} characters)' if len(text) > most else ''
     return f'<bdi>{html.escape(seen)}</bdi>{more}'
 
-# %% ../nbs/18_views.ipynb #abbbb1f3
+# %% ../nbs/18_views.ipynb #8b27dfda
 def _cell(value) -> str:
     if value is None or value is pd.NA or isinstance(value, float) and np.isnan(value): return '<td>–</td>'
     if isinstance(value, (bool, np.bool_)): return f"<td>{'yes' if value else 'no'}</td>"
@@ -45,7 +45,7 @@ def table_html(frame: pd.DataFrame, *, most: int = 40, empty: str = 'nothing yet
     corner = shown(frame.index.name or '')
     return f'<table><thead><tr><th scope="col">{corner}</th>{head}</tr></thead><tbody>{rows}</tbody></table>{more}'
 
-# %% ../nbs/18_views.ipynb #286a824d
+# %% ../nbs/18_views.ipynb #746425a5
 @dataclass(frozen=True, repr=False)
 class View:
     "What there is to see between two generations"
@@ -85,7 +85,7 @@ def look(ecology: Ecology, *, name: str = 'in memory', births: Mapping[str, dict
     return View(name, about, [g.row for g in history], alive, {**(births or {}), **own}, verdicts,
                 list(last.ledger or ()) if last else [])
 
-# %% ../nbs/18_views.ipynb #1b54f11d
+# %% ../nbs/18_views.ipynb #ec08e581
 def _says(row: Mapping) -> str:
     "What a row of the table `gates` says; its bare numbers where they are not what the gate names"
     try: return str(Decision(**row))
@@ -111,7 +111,7 @@ def look_at(data: RunData, *, memory: int = 10) -> View: # generations that comp
     return View(data.name, data.about, rows, _living(table, niches, now + 1), {r['organelle']: r for r in
                 births.to_dict('records')}, verdicts, _latest(data.ledger, now))
 
-# %% ../nbs/18_views.ipynb #701a9148
+# %% ../nbs/18_views.ipynb #286ac296
 def ancestry(view: View, organelle: str, most: int = 12) -> list[str]:
     "An organelle and its first parents, each with what made it"
     line, seen = [], set()
@@ -145,7 +145,7 @@ def organelle_html(view: View, organelle: str) -> str:
             f'<h4>Why it was merged or not</h4><ul>{met}</ul>'
             f'<h4>Energy in the latest generation</h4>{table_html(books, most=12, empty="nothing was booked")}')
 
-# %% ../nbs/18_views.ipynb #24b06f89
+# %% ../nbs/18_views.ipynb #c9aeed99
 def gates_html(view: View) -> str:
     "Where each turn of the latest generation ended, and why"
     ends = pd.DataFrame([{'organelle': v['organelle'], 'gate': v['gate'], 'why': v['says'].partition(': ')[2]}
@@ -153,10 +153,10 @@ def gates_html(view: View) -> str:
     return table_html(ends.set_index('organelle') if len(ends) else ends,
                       empty='nobody had a turn: there are no merges yet, or they are switched off')
 
-# %% ../nbs/18_views.ipynb #27ac6825
+# %% ../nbs/18_views.ipynb #dc4c8b1b
 def answers_html(answers: pd.DataFrame) -> str: # of `Beside`: a row for each who answered
     "Answers one below the other, with their log-probabilities to both"
     read = [name for name in answers if name.startswith('to ')]
     line = lambda row: ', '.join(f'{shown(name)} {row[name]:.2f}' for name in read)
-    return ''.join(f'<p><b>{shown(who)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: {line(row)}</span>'
-                   f'</p><div class="said">{shown(row.text, 2000)}</div>' for who, row in answers.iterrows())
+    return ''.join(f'<p><b>{shown(who)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: {line(row)}'
+                   f'</span></p><div class="said">{shown(row.text, 2000)}</div>' for who, row in answers.iterrows())

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TABS', 'button', 'status_html', 'progress_html', 'error_html', 'knob_box', 'knob_rows', 'Panel']
 
-# %% ../nbs/18_widgets.ipynb #0f960909
+# %% ../nbs/18_widgets.ipynb #7a35a6c6
 from collections.abc import Mapping
 
 import ipywidgets as W
@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from .controls import KNOBS, Knob
 from .views import shown
 
-# %% ../nbs/18_widgets.ipynb #12981a21
+# %% ../nbs/18_widgets.ipynb #f59eea9f
 _STYLE = '''<style>
 .evolora-lab {--accent: #0072B2; max-width: 860px; padding: 4px 2px 10px; color: var(--jp-ui-font-color1, #222);
   overflow: hidden}
@@ -32,7 +32,8 @@ _STYLE = '''<style>
 .evolora-lab dl {display: flex; flex-wrap: wrap; gap: 4px 26px; margin: 2px 0}
 .evolora-lab dt {float: none; width: auto; padding: 0;
   opacity: .65; font-size: 11px; font-weight: 400; white-space: nowrap}
-.evolora-lab dd {float: none; margin: 0; padding: 0} .evolora-lab pre {margin: 2px 0; white-space: pre-wrap; font-size: 12px}
+.evolora-lab dd {float: none; margin: 0; padding: 0}
+.evolora-lab pre {margin: 2px 0; white-space: pre-wrap; font-size: 12px}
 .evolora-lab .bar {height: 3px; background: var(--jp-border-color2, #ddd); margin: 2px 0 3px}
 .evolora-lab .bar div {height: 3px; background: var(--accent)}
 .evolora-lab [role=alert] {border-left: 3px solid #D55E00; padding: 2px 8px; margin: 4px 0}
@@ -41,7 +42,7 @@ _STYLE = '''<style>
 .evolora-lab .jupyter-button.mod-primary {background: var(--accent)}
 </style>'''
 
-# %% ../nbs/18_widgets.ipynb #3e416253
+# %% ../nbs/18_widgets.ipynb #612a0899
 def button(word: str, tooltip: str, *, icon: str = '', primary: bool = False, width: str = '88px') -> W.Button:
     return W.Button(description=word, tooltip=tooltip, icon=icon, button_style='primary' if primary else '',
                     layout=W.Layout(width=width))
@@ -60,7 +61,7 @@ def error_html(error: BaseException | None, traceback: str = '') -> str:
     more = f'<details><summary>traceback</summary><pre>{shown(traceback[-6000:], 6000)}</pre></details>'
     return f'<div role="alert">{shown(line or type(error).__name__)}{more if traceback else ""}</div>'
 
-# %% ../nbs/18_widgets.ipynb #dc4025a8
+# %% ../nbs/18_widgets.ipynb #6772af37
 def knob_box(name: str, knob: Knob) -> W.Widget:
     kind = W.IntText if knob.whole else W.FloatText
     return kind(description=name, tooltip=f'{knob.description}; {knob.bounds}. lab.turn({name}=…)', disabled=True,
@@ -74,7 +75,7 @@ def knob_rows(boxes: Mapping[str, W.Widget]) -> W.Widget:
     line = W.Layout(align_items='center')
     return W.VBox([W.HBox(row, layout=line) for row in zip(boxes.values(), words)])
 
-# %% ../nbs/18_widgets.ipynb #b517a2fc
+# %% ../nbs/18_widgets.ipynb #7b094d7d
 class Panel(W.VBox):
     "Everything that the lab shows, without a hand that turns it"
     def __init__(self, presets: list[str]):
@@ -104,7 +105,7 @@ class Panel(W.VBox):
         self.buttons = W.HBox([self.step_button, self.run_button, self.pause_button, self.stop_button, self.n,
                                self.many_button], layout=W.Layout(flex_flow='row wrap'))
 
-# %% ../nbs/18_widgets.ipynb #94b6564c
+# %% ../nbs/18_widgets.ipynb #cb994666
 def _page(*children: W.Widget) -> W.VBox: return W.VBox(children, layout=W.Layout(padding='6px 2px', overflow='hidden'))
 
 TABS = ('Live', 'Population', 'Organelle', 'Gates', 'Knobs', 'Log')
@@ -125,11 +126,12 @@ def _pages(self: Panel) -> None:
     asking = W.VBox([W.HTML('<h4>Ask it</h4>'), W.HBox([self.prompt, self.ask_button]), self.answers,
                      W.HBox([self.up_button, self.down_button, self.thumbs])])
     self.knobs = {name: knob_box(name, knob) for name, knob in KNOBS.items()}
-    pages = [_page(self.charts), _page(self.population_page), _page(self.who, asking, self.organelle_page, self.weights),
-             _page(self.gates_page), _page(knob_rows(self.knobs), self.waiting), _page(self.log_page)]
+    pages = [_page(self.charts), _page(self.population_page),
+             _page(self.who, asking, self.organelle_page, self.weights), _page(self.gates_page),
+             _page(knob_rows(self.knobs), self.waiting), _page(self.log_page)]
     self.tabs = W.Tab(pages, titles=TABS, layout=W.Layout(margin='6px 0 0'))
 
-# %% ../nbs/18_widgets.ipynb #ea73ec48
+# %% ../nbs/18_widgets.ipynb #a697687b
 @patch
 def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way or left
             able: bool, # to live on, and to answer

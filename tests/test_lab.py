@@ -19,7 +19,7 @@ from evolora.live import live_spec, points, stops
 from evolora.runner import Runner
 from evolora.runs import Run
 from evolora.sessions import begin_session
-from evolora.views import View, gates_html, look, organelle_html, shown, table_html
+from evolora.views import View, answers_html, gates_html, look, organelle_html, shown, table_html
 from evolora.widgets import TABS, error_html
 
 LONG = 300      # seconds; nothing takes that long, but a busy machine shall not fail a test
@@ -136,7 +136,10 @@ def test_a_step_is_seen_everywhere(ecology):
     for i, page in enumerate(TABS):
         lab.tabs.selected_index = i
         if page == 'Population': assert all(id in lab.population_page.value for id in ecology.population.ids)
-        if page == 'Organelle': assert 'Traits' in lab.organelle_page.value
+        if page == 'Organelle':
+            rest(lab)
+            assert 'Traits' in lab.organelle_page.value
+            assert 'ΔW' in lab.weights.outputs[0]['data']['text/plain']
         if page == 'Log': assert 'ROI' in lab.log_page.value
     assert lab.error.value == ''
 
@@ -192,7 +195,7 @@ def test_an_answer_is_asked_for_praised_and_recorded(ecology):
     lab.prompt.value = 'Sort the letters: jghn'
     lab.ask_button.click()
     rest(lab)
-    assert 'host' in lab.answers.value and not lab.up_button.disabled
+    assert 'to host' in lab.answers.value and not lab.up_button.disabled
     lab.up_button.click()
     stepped(lab)
     record = ecology.history[-1].feedback
@@ -292,9 +295,9 @@ def test_hostile_text_does_nothing(ecology, text):
     lab = rest(Lab(ecology))
     lab.draw(evil)
     lab._fail(ValueError(text))
-    lab._show_answers(pd.DataFrame({'answer': [text], 'tokens': [1]}, index=[text]))
     pages = [organelle_html(evil, text), gates_html(evil), table_html(evil.alive), shown(text), lab.snapshot_html(),
-             lab.error.value, lab.answers.value, lab.head.value]
+             answers_html(pd.DataFrame({'text': [text], 'tokens': [1], f'to {text}': [-1.]}, index=[text])),
+             lab.error.value, lab.head.value]
     for page in pages:
         assert not any(bad in page for bad in ('<script', '<img src=x', '\x1b', '\u202e', '<h1', '\ud800'))
         assert page.encode() and len(page) < 500_000
