@@ -28,12 +28,12 @@ _STYLE = '''<style>
 .evolora-lab th, .evolora-lab td {padding: 2px 12px 2px 0; text-align: left; vertical-align: top; font-weight: 400;
   border-bottom: 1px solid var(--jp-border-color2, #ddd); max-width: 520px; white-space: normal}
 .evolora-lab thead th {font-weight: 600; opacity: .8} .evolora-lab .n {text-align: right !important;
-  font-variant-numeric: tabular-nums}
+  font-variant-numeric: tabular-nums} .evolora-lab dd.n {text-align: left !important}
 .evolora-lab dl {display: flex; flex-wrap: wrap; gap: 4px 26px; margin: 2px 0}
 .evolora-lab dt {float: none; width: auto; padding: 0;
   opacity: .65; font-size: 11px; font-weight: 400; white-space: nowrap}
 .evolora-lab dd {float: none; margin: 0; padding: 0}
-.evolora-lab pre {margin: 2px 0; white-space: pre-wrap; font-size: 12px}
+.evolora-lab pre {margin: 2px 0; white-space: pre-wrap; font-size: 11px}
 .evolora-lab .bar {height: 3px; background: var(--jp-border-color2, #ddd); margin: 2px 0 3px}
 .evolora-lab .bar div {height: 3px; background: var(--accent)}
 .evolora-lab [role=alert] {border-left: 3px solid #D55E00; padding: 2px 8px; margin: 4px 0}
