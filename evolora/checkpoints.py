@@ -148,6 +148,7 @@ def _read_state(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
     # What organelles were born with was not always kept.
     return ({'births': {}} | tree if isinstance(tree, dict) else {}), tensors
 
+# %% ../nbs/13_checkpoints.ipynb #44e4eeb4
 def read_checkpoint(folder: str | Path, ecology: Ecology) -> dict:
     "Put an ecology that has not lived yet into a saved state; returns the manifest. ValueError for all that is wrong"
     folder = Path(folder)

@@ -299,6 +299,7 @@ def _of_folder(folder) -> tuple[dict, pd.DataFrame, str, list[Decision]]:
     decisions = [Decision(**row | {'partners': tuple(row['partners'] or ())}) for row in data.gates.to_dict('records')]
     return facts, data.episodes, 'whole life', decisions
 
+# %% ../nbs/17_inspection.ipynb #5cbdcfa5
 def _line(facts: dict, organelle: str) -> list[tuple]:
     "First parents, the eldest first; one that is not known any more ends the line"
     line, id = [], organelle

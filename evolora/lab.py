@@ -5,9 +5,7 @@
 # %% auto #0
 __all__ = ['Lab']
 
-# %% ../nbs/19_lab.ipynb #df5e16be
-import base64
-import math
+# %% ../nbs/19_lab.ipynb #37d65de3
 import threading
 import time
 import traceback
@@ -19,19 +17,19 @@ from concurrent.futures import Future
 from pathlib import Path
 from statistics import median
 
+import altair as alt
 import ipywidgets as W
-import pandas as pd
 from fastcore.basics import patch
 
 from .analysis import load
-from .charts import png_of
 from .checkpoints import checkpoints
 from .chronicle import Generation
 from .configuration import PRESETS, load_config
 from .ecology import Ecology
 from .files import owner, taken
 from .host import load_host
-from .live import live_output, live_spec
+from .inspection import Beside, answers_beside, chart_delta, delta_norms
+from .live import live_spec, output, picture_html
 from .runner import Runner
 from .runs import Run
 from .sessions import Session, resume_session
@@ -54,7 +52,7 @@ def _maker(source, preset: str, seed: int) -> Callable:
     if source is None: return lambda: Ecology(load_host('embedded'), load_config(preset), seed=seed)
     return lambda: resume_session(source)
 
-# %% ../nbs/19_lab.ipynb #bf911f86
+# %% ../nbs/19_lab.ipynb #b5e2a180
 class Lab(Panel):
     "A panel that shows an ecology living: of an `Ecology`, a `Session`, the folder of a run, or else of a preset"
     def __init__(self, source: Ecology | Session | str | Path | None = None, *, preset: str = 'ecology', seed: int = 0):
@@ -67,6 +65,7 @@ class Lab(Panel):
         super().__init__(sorted(p.stem for p in PRESETS.glob('*.yaml')))
         self.view, self.said, self.ticks, self.pictures, self.closed = None, None, 0, 0, False
         self._births, self._lines, self._due, self._shown, self._sure = {}, deque(maxlen=200), 0., {}, False
+        self._weighed = None
         self._beating, self._drawing = threading.Lock(), threading.RLock()
         self.preset.value, self.seed.value = preset, seed
         self._begin(source, preset, seed)
@@ -184,7 +183,7 @@ def thumb(self: Lab, up: bool) -> None:
     does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
     self.thumbs.value = shown(f"{'praised' if up else 'blamed'}: {does}")
 
-# %% ../nbs/19_lab.ipynb #0154213c
+# %% ../nbs/19_lab.ipynb #26645ffb
 @patch
 def _put(self: Lab, prompt: str, most: int) -> Future:
     "Have a question answered between two generations"
@@ -192,20 +191,18 @@ def _put(self: Lab, prompt: str, most: int) -> Future:
     if not prompt.strip(): raise ValueError("expected a question, got an empty one; type a task")
     organelle = self.organelle
     if organelle is None: raise ValueError("expected an organelle to ask, got none selected; step first")
-    def job(ecology: Ecology) -> pd.DataFrame:
-        made = ecology.population.generate([prompt] * 2, [organelle, None], temperature=0., max_new_tokens=most)
-        return pd.DataFrame({'answer': made.texts, 'tokens': made.new_tokens}, index=[organelle, 'host'])
     def answered(future: Future) -> None:
         if future.exception(): return self._fail(future.exception())
-        self.said = organelle, prompt, future.result().loc[organelle, 'answer']
+        self.said = organelle, prompt, future.result().answers.loc[organelle, 'text']
         self._show_answers(future.result())
     self.answers.value = '<p class="quiet">waits for the end of this generation …</p>'
-    future = self.runner.submit(job)
+    future = self.runner.submit(
+        lambda ecology: answers_beside(ecology.population, organelle, prompt, max_new_tokens=most))
     future.add_done_callback(answered)
     return future
 
 @patch
-def ask(self: Lab, prompt: str, *, max_new_tokens: int = 48) -> pd.DataFrame:
+def ask(self: Lab, prompt: str, *, max_new_tokens: int = 48) -> Beside:
     "The greedy answers of the selected organelle and of the bare host"
     return self._put(prompt, max_new_tokens).result()
 
@@ -229,7 +226,7 @@ def new(self: Lab, preset: str | None = None, seed: int | None = None) -> None: 
     self.runner.submit(lambda ecology: None)
     self._controls()
 
-# %% ../nbs/19_lab.ipynb #4406c069
+# %% ../nbs/19_lab.ipynb #ea5018bf
 @patch
 def _told(self: Lab, record: Generation | None) -> None:
     "Called on the runner's thread"
@@ -253,7 +250,7 @@ def draw(self: Lab, view: View) -> None:
     with self._drawing:
         began, self.view = time.thread_time(), view
         about = ', '.join(f'{k} {v}' for k, v in view.about.items())
-        self.head.value = f'<h3>{shown(view.name)} <small>{shown(about)}</small></h3>'
+        self.head.value = f'<h3>evolora <small>{shown(view.name)}, {shown(about)}</small></h3>'
         alive = list(map(str, view.alive.index))
         if tuple(alive) != self.who.options:
             kept = self.who.value if self.who.value in alive else next(iter(alive), None)
@@ -264,37 +261,47 @@ def draw(self: Lab, view: View) -> None:
         self.pictures += 1
         self._due = time.monotonic() + max(_EVERY, _SHARE * (time.thread_time() - began))
 
-# %% ../nbs/19_lab.ipynb #f665e51d
+# %% ../nbs/19_lab.ipynb #fabcc5f2
 @patch
 def _show_page(self: Lab) -> None:
     "Fill the page that is open"
     if (view := self.view) is None: return
     page = self.tabs.titles[self.tabs.selected_index or 0]
-    if page == 'Live' and view.rows: self.charts.outputs = (live_output(view.rows),)
+    if page == 'Live' and view.rows: self.charts.outputs = (output(live_spec(view.rows)),)
     if page == 'Population': self.population_page.value = table_html(view.alive, empty='nobody is alive')
     if page == 'Gates': self.gates_page.value = gates_html(view)
     if page == 'Organelle':
         self.organelle_page.value = organelle_html(view, self.organelle) if self.organelle else table_html(view.alive)
+        self._weigh(view)
     if page == 'Log':
         lines = list(self._lines)[::-1][:40]
         self.log_page.value = '<pre>' + '\n'.join(shown(line) for line in lines) + '</pre>'
 
 @patch
-def _show_answers(self: Lab, answers: pd.DataFrame) -> None:
-    self.answers.value, self.thumbs.value = answers_html(answers), ''
+def _weigh(self: Lab, view: View) -> None:
+    "Draw what the selected organelle has written into the weights, once the runner has a moment"
+    organelle, which = self.organelle, (self.organelle, view.generation)
+    if None in (self.ecology, organelle) or which == self._weighed or self.runner.left: return
+    self._weighed = which
+    def drawn(future: Future) -> None:
+        if future.exception(): return self._fail(future.exception())
+        with alt.theme.enable('evolora'): spec = chart_delta(future.result(), organelle=organelle).to_dict()
+        if organelle == self.organelle: self.weights.outputs = (output(spec),)
+    self.runner.submit(lambda ecology: delta_norms(ecology.population, organelle)).add_done_callback(drawn)
+
+@patch
+def _show_answers(self: Lab, beside: Beside) -> None:
+    self.answers.value, self.thumbs.value = answers_html(beside.answers), ''
     self._controls()
 
 @patch
 def _show_knobs(self: Lab) -> None:
-    "Where the knobs stand, and what waits for the next generation"
     if not self.ecology: return
     turned, thumbs = self.ecology.controls.waiting
-    for name, value in {**self.ecology.knobs, **turned}.items():
-        self._shown[name] = self.knobs[name].value = value
-    told = [f'{name} = {value:g}' for name, value in turned.items()] + [f'{thumbs} thumbs'] * bool(thumbs)
-    self.waiting.value = f'<p class="quiet">from the next generation on: {shown(", ".join(told))}</p>' if told else ''
+    self._shown = {**self.ecology.knobs, **turned}
+    self.show_knobs(self.ecology.knobs, turned, thumbs)
 
-# %% ../nbs/19_lab.ipynb #529ddce1
+# %% ../nbs/19_lab.ipynb #dc3dea9b
 @patch
 def barred(self: Lab) -> str:
     "Why this lab can only show, or nothing"
@@ -303,28 +310,18 @@ def barred(self: Lab) -> str:
     if taken(self.folder): return f'{owner(self.folder)} is at work in this folder; it can only be watched'
     return ''
 
-def _doing(busy: bool, left: float, rest: float) -> str:
-    if busy: return 'finishing' if not left else 'running' if left == math.inf else f'running, {left} to go'
-    return f'paused, {rest} left' if 0 < rest < math.inf else 'paused' if rest else 'at rest'
-
 @patch
 def _controls(self: Lab) -> None:
     "What is under way, in a sentence, and which buttons make sense"
     if self.closed: return
-    busy, barred, r = self.runner.busy and bool(self.runner.left or self.runner.began), self.barred(), self.runner
+    r, barred = self.runner, self.barred()
+    busy = r.busy and bool(r.left or r.began)
     alive = len(self.view.alive) if self.view else 0
     dead = self.view is not None and not alive
-    doing = _doing(busy, r.left, r.rest) if not dead else 'nobody is left; begin anew, with a cheaper ticket'
+    doing = 'nobody is left; begin anew, with a cheaper ticket' if dead else r.doing
     told = f'generation {self.view.generation if self.view else 0} · {alive} alive · {barred or doing}'
-    self.status.value = status_html(told)
-    for b in (self.step_button, self.run_button, self.many_button): b.disabled = busy or dead or bool(barred)
-    for b in (self.pause_button, self.stop_button): b.disabled = not busy
-    self.ask_button.disabled = not alive or bool(barred)
-    self.new_button.disabled = busy
-    self.new_button.description, self._sure = 'New', False
-    for b in (self.up_button, self.down_button): b.disabled = self.said is None
-    for box in self.knobs.values(): box.disabled = self.ecology is None
-    if not busy: self.progress.value = progress_html('', 0.)
+    self._sure = False
+    self.arrange(told, busy=busy, able=not (dead or barred), lived=self.ecology is not None, said=self.said is not None)
 
 # %% ../nbs/19_lab.ipynb #da3c263b
 @patch
@@ -422,16 +419,13 @@ def _wire(self: Lab) -> None:
     self.tabs.observe(lambda _: self._safely(self._show_page), 'selected_index')
     self.who.observe(lambda _: self._safely(self._show_page), 'value')
 
-# %% ../nbs/19_lab.ipynb #6ac99cb7
+# %% ../nbs/19_lab.ipynb #de1df1c5
 @patch
 def snapshot_html(self: Lab) -> str:
     "The panel of this moment without widgets"
     if self.view is None: return '<p>evolora lab: no generation yet</p>'
-    picture = ''
-    if self.view.rows:
-        png = base64.b64encode(png_of(live_spec(self.view.rows) | {'background': 'white'}, 1.)).decode()
-        picture = f'<img alt="{live_spec(self.view.rows)["description"]}" src="data:image/png;base64,{png}">'
-    return f'{self.head.value}{self.status.value}{picture}{table_html(self.view.alive, most=8)}'
+    return ''.join([self.head.value, self.status.value, picture_html(self.view.rows),
+                    table_html(self.view.alive, most=8)])
 
 @patch
 def _repr_mimebundle_(self: Lab, **how) -> dict:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Runner']
 
-# %% ../nbs/18_runner.ipynb #254c2213
+# %% ../nbs/18_runner.ipynb #d232f149
 import math
 import threading
 import time
@@ -19,7 +19,7 @@ from .chronicle import Generation
 from .ecology import Ecology
 from .sessions import Session
 
-# %% ../nbs/18_runner.ipynb #c6018f36
+# %% ../nbs/18_runner.ipynb #8fc4363d
 class Runner:
     "Lives generations of a world on its own thread; what it is told returns at once, and any thread may tell it"
     def __init__(self, world: Ecology | Session | Callable[[], Ecology | Session]):
@@ -38,9 +38,9 @@ class Runner:
 
     def __repr__(self) -> str:
         where = f'generation {self.ecology.generation}' if self.ecology else 'nothing begun'
-        return f"Runner({where}, {'busy' if self.busy else 'idle'})"
+        return f'Runner({where}, {self.doing})'
 
-# %% ../nbs/18_runner.ipynb #3fcaef8e
+# %% ../nbs/18_runner.ipynb #65b4fd64
 @patch
 def _next(self: Runner) -> Callable | None:
     "The next piece of work; None when there is none"
@@ -74,7 +74,7 @@ def _tell(self: Runner, record: Generation | None) -> None:
         try: watcher(record)
         except Exception as error: self._fail(error)
 
-# %% ../nbs/18_runner.ipynb #af2e6625
+# %% ../nbs/18_runner.ipynb #ed6e5ee5
 @patch
 def _generation(self: Runner) -> None:
     "One generation; the last one of a run also brings a session to the disk"
@@ -97,7 +97,7 @@ def _wake(self: Runner) -> None:
         self._thread = threading.Thread(target=self._work, daemon=True, name='evolora-runner')
         self._thread.start()
 
-# %% ../nbs/18_runner.ipynb #9a86378e
+# %% ../nbs/18_runner.ipynb #109a654d
 @patch
 def run(self: Runner, generations: int | None = None) -> None: # None: what a pause left, else without end
     "Live so many generations more"
@@ -130,7 +130,14 @@ def wait(self: Runner, timeout: float | None = None) -> bool: # in seconds
     "Until there is no more work; False if that takes longer"
     with self._changed: return self._changed.wait_for(lambda: self._thread is None, timeout)
 
-# %% ../nbs/18_runner.ipynb #a518835a
+@patch(as_prop=True)
+def doing(self: Runner) -> str:
+    "What it is at, in a word or two"
+    if self.busy and (self.left or self.began):
+        return 'finishing' if not self.left else 'running' if self.left == math.inf else f'running, {self.left} to go'
+    return f'paused, {self.rest} left' if 0 < self.rest < math.inf else 'paused' if self.rest else 'at rest'
+
+# %% ../nbs/18_runner.ipynb #27ebe9a0
 @patch
 def submit(self: Runner, job: Callable[[Ecology], object]) -> Future:
     "Call a function with the ecology between two generations"

@@ -153,8 +153,10 @@ def gates_html(view: View) -> str:
     return table_html(ends.set_index('organelle') if len(ends) else ends,
                       empty='nobody had a turn: there are no merges yet, or they are switched off')
 
-# %% ../nbs/18_views.ipynb #0d1c0023
-def answers_html(answers: pd.DataFrame) -> str: # a row for each who answered, with `answer` and `tokens`
-    "Answers one below the other"
-    return ''.join(f'<p><b>{shown(who)}</b>, {int(row.tokens)} tokens</p>'
-                   f'<div class="said">{shown(row.answer, 2000)}</div>' for who, row in answers.iterrows())
+# %% ../nbs/18_views.ipynb #dc4c8b1b
+def answers_html(answers: pd.DataFrame) -> str: # of `Beside`: a row for each who answered
+    "Answers one below the other, with their log-probabilities to both"
+    read = [name for name in answers if name.startswith('to ')]
+    line = lambda row: ', '.join(f'{shown(name)} {row[name]:.2f}' for name in read)
+    return ''.join(f'<p><b>{shown(who)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: {line(row)}'
+                   f'</span></p><div class="said">{shown(row.text, 2000)}</div>' for who, row in answers.iterrows())

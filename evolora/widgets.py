@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from .controls import KNOBS, Knob
 from .views import shown
 
-# %% ../nbs/18_widgets.ipynb #308afbcb
+# %% ../nbs/18_widgets.ipynb #f59eea9f
 _STYLE = '''<style>
 .evolora-lab {--accent: #0072B2; max-width: 860px; padding: 4px 2px 10px; color: var(--jp-ui-font-color1, #222);
   overflow: hidden}
@@ -28,10 +28,12 @@ _STYLE = '''<style>
 .evolora-lab th, .evolora-lab td {padding: 2px 12px 2px 0; text-align: left; vertical-align: top; font-weight: 400;
   border-bottom: 1px solid var(--jp-border-color2, #ddd); max-width: 520px; white-space: normal}
 .evolora-lab thead th {font-weight: 600; opacity: .8} .evolora-lab .n {text-align: right !important;
-  font-variant-numeric: tabular-nums}
+  font-variant-numeric: tabular-nums} .evolora-lab dd.n {text-align: left !important}
 .evolora-lab dl {display: flex; flex-wrap: wrap; gap: 4px 26px; margin: 2px 0}
-.evolora-lab dt {opacity: .65; font-size: 11px}
-.evolora-lab dd {margin: 0} .evolora-lab pre {margin: 2px 0; white-space: pre-wrap; font-size: 12px}
+.evolora-lab dt {float: none; width: auto; padding: 0;
+  opacity: .65; font-size: 11px; font-weight: 400; white-space: nowrap}
+.evolora-lab dd {float: none; margin: 0; padding: 0}
+.evolora-lab pre {margin: 2px 0; white-space: pre-wrap; font-size: 11px}
 .evolora-lab .bar {height: 3px; background: var(--jp-border-color2, #ddd); margin: 2px 0 3px}
 .evolora-lab .bar div {height: 3px; background: var(--accent)}
 .evolora-lab [role=alert] {border-left: 3px solid #D55E00; padding: 2px 8px; margin: 4px 0}
@@ -103,7 +105,7 @@ class Panel(W.VBox):
         self.buttons = W.HBox([self.step_button, self.run_button, self.pause_button, self.stop_button, self.n,
                                self.many_button], layout=W.Layout(flex_flow='row wrap'))
 
-# %% ../nbs/18_widgets.ipynb #ec19f374
+# %% ../nbs/18_widgets.ipynb #cb994666
 def _page(*children: W.Widget) -> W.VBox: return W.VBox(children, layout=W.Layout(padding='6px 2px', overflow='hidden'))
 
 TABS = ('Live', 'Population', 'Organelle', 'Gates', 'Knobs', 'Log')
@@ -111,7 +113,7 @@ TABS = ('Live', 'Population', 'Organelle', 'Gates', 'Knobs', 'Log')
 @patch
 def _pages(self: Panel) -> None:
     "One page for each question"
-    self.charts = W.Output()
+    self.charts, self.weights = W.Output(), W.Output()
     self.population_page, self.organelle_page, self.gates_page, self.log_page = (W.HTML() for _ in range(4))
     self.answers, self.thumbs, self.waiting = (W.HTML() for _ in range(3))
     self.who = W.Dropdown(description='organelle', options=[], style={'description_width': '64px'},
@@ -124,6 +126,30 @@ def _pages(self: Panel) -> None:
     asking = W.VBox([W.HTML('<h4>Ask it</h4>'), W.HBox([self.prompt, self.ask_button]), self.answers,
                      W.HBox([self.up_button, self.down_button, self.thumbs])])
     self.knobs = {name: knob_box(name, knob) for name, knob in KNOBS.items()}
-    pages = [_page(self.charts), _page(self.population_page), _page(self.who, asking, self.organelle_page),
-             _page(self.gates_page), _page(knob_rows(self.knobs), self.waiting), _page(self.log_page)]
+    pages = [_page(self.charts), _page(self.population_page),
+             _page(self.who, asking, self.organelle_page, self.weights), _page(self.gates_page),
+             _page(knob_rows(self.knobs), self.waiting), _page(self.log_page)]
     self.tabs = W.Tab(pages, titles=TABS, layout=W.Layout(margin='6px 0 0'))
+
+# %% ../nbs/18_widgets.ipynb #a697687b
+@patch
+def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way or left
+            able: bool, # to live on, and to answer
+            lived: bool, # there is an ecology
+            said: bool) -> None: # there is an answer to judge
+    "Say what is under way, and allow what makes sense"
+    self.status.value = status_html(status)
+    for b in (self.step_button, self.run_button, self.many_button): b.disabled = busy or not able
+    for b in (self.pause_button, self.stop_button): b.disabled = not busy
+    for b in (self.up_button, self.down_button): b.disabled = not said
+    for box in self.knobs.values(): box.disabled = not lived
+    self.ask_button.disabled, self.new_button.disabled, self.new_button.description = not able, busy, 'New'
+    if not busy: self.progress.value = progress_html('', 0.)
+
+@patch
+def show_knobs(self: Panel, values: Mapping[str, float], turned: Mapping[str, float], thumbs: int) -> None:
+    "Where the knobs stand or will stand, and what waits for the next generation"
+    for name, value in {**values, **turned}.items(): self.knobs[name].value = value
+    told = [f'{name} = {value:g}' for name, value in turned.items()] + [f'{thumbs} thumbs'] * bool(thumbs)
+    words = f'from the next generation on: {shown(", ".join(told))}'
+    self.waiting.value = f'<p class="quiet">{words}</p>' if told else ''

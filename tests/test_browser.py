@@ -77,6 +77,7 @@ def says(notebook, pattern):
     return widgets.inner_text()
 
 
+def page(notebook, name): panel(notebook).locator('.lm-TabBar-tab').filter(has_text=name).click()
 def generation(notebook): return int(re.search(r'(?i)generation (\d+)', says(notebook, r'generation \d+'))[1])
 
 
@@ -123,16 +124,21 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     expect(notebook.button('Run')).to_be_enabled()
     paused = generation(notebook)
 
-    slider = notebook.page.locator('.jupyter-widgets.widget-slider').first
-    before = slider.locator('.widget-readout').inner_text()
-    slider.locator('.noUi-handle').press('ArrowRight')
-    expect(slider.locator('.widget-readout')).not_to_have_text(before)
+    page(notebook, 'Knobs')
+    ticket = notebook.page.get_by_label('ticket')
+    ticket.fill('-1')
+    ticket.press('Enter')
+    says(notebook, 'ticket expected a number of at least 0')
+    ticket.fill('0.25')
+    ticket.press('Enter')
+    says(notebook, r'from the next generation on: ticket = 0\.25')
     assert generation(notebook) == paused, 'it went on although it was paused'
     notebook.button('Step').click()
     says(notebook, rf'generation {paused + 1}\b')
 
-    organelles = notebook.page.locator('.jupyter-widgets select').first
-    organelles.select_option(index=1)
+    page(notebook, 'Organelle')
+    organelles = notebook.page.get_by_label('organelle')
+    organelles.select_option(index=organelles.locator('option').count() - 1)
     says(notebook, 'rank')
     notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))
     assert notebook.outside == []
