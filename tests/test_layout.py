@@ -29,7 +29,7 @@ HEAVY = {
                'export', 'comparison', 'inspection', 'runner', 'views', 'widgets', 'lab', 'overhead', 'acceptance',
                'benchmarks', 'learning', 'results', 'survival', 'twins'},
               {'runs', 'doctor', 'bench', 'cli'}),
-    'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'report', 'dashboard', 'timeline'},
+    'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'report', 'dashboard', 'timeline', 'lab'},
                {'cli', 'bench', 'results'}),
     'vl_convert': ({'theme', 'page', 'timeline'}, set()),
     'ipywidgets': ({'widgets', 'lab'}, set()),
