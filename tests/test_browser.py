@@ -102,7 +102,6 @@ def test_the_copy_is_what_the_command_opens(server, notebook):
     assert notebook.page.url.endswith(f'/lab/tree/{FIRST.name}')
 
 
-@pytest.mark.skipif('Lab(' not in FIRST.read_text(encoding='utf-8'), reason='no lab notebook yet')
 def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures, record_property):
     started = time.monotonic()
     def passed(until):
