@@ -305,7 +305,7 @@ def _show_knobs(self: Lab) -> None:
 @patch
 def barred(self: Lab) -> str:
     "Why this lab can only show, or nothing"
-    if self.folder is None or self.ecology is not None: return ''
+    if self.folder is None or self.ecology is not None or self.runner.busy: return ''
     if not checkpoints(self.folder): return 'this run has no checkpoint to go on from; it can only be shown'
     if taken(self.folder): return f'{owner(self.folder)} is at work in this folder; it can only be watched'
     return ''
