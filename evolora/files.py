@@ -126,6 +126,7 @@ _LOCK, _OWNER = '.lock', '.owner.json'
 
 def taken(folder: str | Path) -> bool:
     "Whether somebody is at work in a folder"
+    if not (Path(folder) / _OWNER).exists(): return False
     try:
         with FileLock(Path(folder) / _LOCK, timeout=0, thread_local=False): return False
     except Timeout: return True
@@ -140,7 +141,8 @@ def owner(folder: str | Path) -> str:
 def locked(folder: str | Path) -> Iterator[str | None]:
     "Be the only one who writes to a folder; gives the last owner if it never came back. ValueError while it is taken"
     folder = Path(folder)
-    lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
+    # Whoever only asks whether it is taken holds it for a moment.
+    lock = FileLock(folder / _LOCK, timeout=.2, thread_local=False)
     try: lock.acquire()
     except Timeout:
         raise ValueError(f"expected {folder} for ourselves, got one where {owner(folder)} is at work; wait for it, or "

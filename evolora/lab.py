@@ -41,7 +41,6 @@ _OPEN: dict[object, 'Lab'] = {}         # what is shown → the lab that shows i
 _SHARE, _EVERY, _BEAT = 20, .2, .15     # drawing may take 1/20 of the time; seconds between pictures, and between ticks
 
 def _key(source, preset: str, seed: int) -> object:
-    "What two labs of the same thing have in common"
     if isinstance(source, Session): source = source.ecology
     if isinstance(source, Ecology): return id(source)
     return (preset, seed) if source is None else Path(source).resolve()
@@ -63,7 +62,7 @@ class Lab(Panel):
         if self.folder: Run.open(self.folder)
         load_config(preset)
         super().__init__(sorted(p.stem for p in PRESETS.glob('*.yaml')))
-        self.view, self.said, self.ticks, self.pictures, self.closed = None, None, 0, 0, False
+        self.view, self.said, self.ticks, self.closed = None, None, 0, False
         self._births, self._lines, self._due, self._shown, self._sure = {}, deque(maxlen=200), 0., {}, False
         self._weighed = None
         self._beating, self._drawing = threading.Lock(), threading.RLock()
@@ -234,7 +233,10 @@ def _told(self: Lab, record: Generation | None) -> None:
         self._births |= {row['organelle']: row for row in record.lineage if row['event'] == 'birth'}
         self._lines.append(record.ticker())
         if time.monotonic() < self._due: return self._started()
-    if self.ecology: self.draw(look(self.ecology, name=self._name(), births=self._births))
+    if self.ecology and (self.view is None or self.view.generation != self.ecology.generation):
+        began = time.monotonic()
+        self.draw(look(self.ecology, name=self._name(), births=self._births))
+        self._due = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - began))
     self._fail(self.runner.error) if self.runner.error else self._controls()
     if record is not None: self._started()
 
@@ -248,7 +250,7 @@ def _name(self: Lab) -> str:
 def draw(self: Lab, view: View) -> None:
     "Show a view: what is always seen, and the page that is open"
     with self._drawing:
-        began, self.view = time.thread_time(), view
+        self.view = view
         about = ', '.join(f'{k} {v}' for k, v in view.about.items())
         self.head.value = f'<h3>evolora <small>{shown(view.name)}, {shown(about)}</small></h3>'
         alive = list(map(str, view.alive.index))
@@ -258,8 +260,6 @@ def draw(self: Lab, view: View) -> None:
             self.who.value = kept
         self._show_page()
         self._show_knobs()
-        self.pictures += 1
-        self._due = time.monotonic() + max(_EVERY, _SHARE * (time.thread_time() - began))
 
 # %% ../nbs/19_lab.ipynb #fabcc5f2
 @patch
@@ -305,7 +305,7 @@ def _show_knobs(self: Lab) -> None:
 @patch
 def barred(self: Lab) -> str:
     "Why this lab can only show, or nothing"
-    if self.folder is None or self.ecology is not None: return ''
+    if self.folder is None or self.ecology is not None or self.runner.busy: return ''
     if not checkpoints(self.folder): return 'this run has no checkpoint to go on from; it can only be shown'
     if taken(self.folder): return f'{owner(self.folder)} is at work in this folder; it can only be watched'
     return ''
@@ -360,9 +360,9 @@ def _follow(lab: weakref.ref) -> None:
     while (me := lab()) is not None and not me.closed and me.folder and me.ecology is None:
         me._safely(me._controls)
         if time.monotonic() >= due and (now := Run.open(me.folder).size('generations')) != size:
-            size, began = now, time.thread_time()
+            size, began = now, time.monotonic()
             me._safely(me._read_folder)
-            due = time.monotonic() + max(1., _SHARE * (time.thread_time() - began))
+            due = time.monotonic() + max(1., _SHARE * (time.monotonic() - began))
         del me
         time.sleep(.5)
 

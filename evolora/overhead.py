@@ -15,26 +15,28 @@ from .ecology import Ecology
 from .lab import Lab
 
 # %% ../nbs/19_overhead.ipynb #8152701c
-def _watched(lab: Lab) -> None:
-    "A generation under a lab, until it is drawn and at rest"
-    lab.step()
+def _watched(lab: Lab, generations: int) -> None:
+    "Generations under a lab, until the last is drawn and it is at rest"
+    lab.run(generations)
     lab.wait()
 
-def watch(make: Callable[[], Ecology], generations: int = 20) -> pd.DataFrame:
-    "Pairs of the same generation, alone and watched: seconds of both, and ticks of the panel a second"
-    if generations < 1: raise ValueError(f"expected 1 or more generations, got {generations}; 20 are a fair sample")
+def watch(make: Callable[[], Ecology], pairs: int = 8, *, block: int = 10) -> pd.DataFrame: # generations in a block
+    "Pairs of the same block of generations, alone and watched: seconds of both, and ticks of the panel a second"
+    if pairs < 1 or block < 1:
+        raise ValueError(f"expected 1 or more pairs and generations in each, got {pairs} and {block}; take 8 and 10")
     alone, seen, rows = make(), make(), []
     if alone is seen: raise ValueError("expected two ecologies, got one twice; make a new one each time")
     lab = Lab(seen)
     lab.wait()
     try:
-        for i in range(generations):
+        for i in range(pairs):
             took, ticks = {}, lab.ticks
-            for who, live in sorted([('alone', alone.step), ('watched', lambda: _watched(lab))], reverse=i % 2 == 0):
+            turns = [('alone', lambda: alone.run(block, say=None)), ('watched', lambda: _watched(lab, block))]
+            for who, live in turns[::(-1) ** i]:
                 begin = time.perf_counter()
                 live()
                 took[who] = time.perf_counter() - begin
-            rows.append(dict(generation=i, alone=took['alone'], watched=took['watched'],
+            rows.append(dict(pair=i, alone=took['alone'], watched=took['watched'],
                              slower=took['watched'] / took['alone'] - 1, ticks=(lab.ticks - ticks) / took['watched']))
     finally: lab.close()
-    return pd.DataFrame(rows).set_index('generation')
+    return pd.DataFrame(rows).set_index('pair')

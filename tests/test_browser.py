@@ -124,7 +124,7 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     paused = generation(notebook)
 
     page(notebook, 'Knobs')
-    ticket = notebook.page.get_by_label('ticket')
+    ticket = notebook.page.get_by_label('ticket', exact=True)
     ticket.fill('-1')
     ticket.press('Enter')
     says(notebook, 'ticket expected a number of at least 0')
@@ -136,7 +136,7 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     says(notebook, rf'generation {paused + 1}\b')
 
     page(notebook, 'Organelle')
-    organelles = notebook.page.get_by_label('organelle')
+    organelles = notebook.page.get_by_label('organelle', exact=True)
     organelles.select_option(index=organelles.locator('option').count() - 1)
     says(notebook, 'rank')
     notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))
