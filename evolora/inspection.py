@@ -152,7 +152,7 @@ def chart_delta(table: pd.DataFrame, *, organelle: str = 'it') -> alt.LayerChart
     most, down = table['relative'].idxmax(), alt.Y('target:N', title='target', sort=None)
     tips = ['block:O', 'target:N', alt.Tooltip('relative:Q', format='.2%'),
             *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('norm', 'host'))]
-    return _amounts(table.reset_index(), 'block', down, 'relative', '‖ΔW‖ / ‖W‖', tips).properties(
+    return _amounts(table.reset_index(), 'block', down, 'relative', '‖ΔW‖ / ‖W‖ (share)', tips).properties(
         title=alt.Title(f'What {organelle} adds to the host', subtitle='norm of ΔW, in per cent of the weight’s'),
         description=f'Relative norm of ΔW: at most {table["relative"].max():.1%}, in block {most[0]}, {most[1]}')
 
@@ -172,7 +172,7 @@ def chart_spectra(table: pd.DataFrame, *, organelle: str = 'it') -> alt.FacetCha
         legend=alt.Legend(gradientLength=90, values=[*map(int, blocks)], format='d'))
     lines = alt.Chart(flat).mark_line(point=alt.OverlayMarkDef(size=22)).encode(
         x=alt.X('which:O', title='which, the largest first', axis=alt.Axis(labelAngle=0)), color=color,
-        y=alt.Y('value:Q', title='singular value of ΔW', scale=alt.Scale(zero=True)), detail='block:O', tooltip=tips)
+        y=alt.Y('value:Q', title='singular value of ΔW (no unit)', scale=alt.Scale(zero=True)), detail='block:O', tooltip=tips)
     return lines.properties(width=150, height=120).facet(alt.Facet('target:N', title=None, sort=list(
         dict.fromkeys(flat['target']))), columns=4).properties(
         title=alt.Title(f'Directions that {organelle} uses', subtitle=f'a line a block; {said}'),
@@ -187,7 +187,7 @@ def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
     base = alt.Chart(flat).encode(x=alt.X('other:N', axis=alt.Axis(labelAngle=0), **axis), y=alt.Y('one:N', **axis))
     scale = alt.Scale(domain=[-1, 1], scheme='blueorange')
     fields = base.mark_rect(stroke='white', strokeWidth=.6).encode(
-        color=alt.condition('isValid(datum.cosine)', alt.Color('cosine:Q', scale=scale), alt.value('#e4e4e4')),
+        color=alt.condition('isValid(datum.cosine)', alt.Color('cosine:Q', title='cosine', scale=scale), alt.value('#e4e4e4')),
         tooltip=['one:N', 'other:N', alt.Tooltip('cosine:Q', format='.3f')])
     drawn = [fields] if len(names) > _FEW else [
         fields, _numbers(base, 'cosine:Q', '.2f', '!isValid(datum.cosine) || abs(datum.cosine) < .65')]
@@ -205,7 +205,7 @@ def chart_drift(table: pd.DataFrame) -> alt.LayerChart:
             alt.Tooltip('relative:Q', format='.0%'),
             *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('birth', 'now', 'moved'))]
     down, most = alt.Y('organelle:N', title='organelle, oldest first', sort=None), table['of_host'].idxmax()
-    return _amounts(table.reset_index(), across, down, 'of_host', 'moved / ‖W‖', tips).properties(
+    return _amounts(table.reset_index(), across, down, 'of_host', 'moved / ‖W‖ (share)', tips).properties(
         title=alt.Title('Drift from birth', subtitle='norm of ΔW now − ΔW at birth, in per cent of the weight’s'),
         description=f'Drift of {table.index.unique(0).size} organelles: at most {table["of_host"].max():.1%}, '
                     f'{most[0]} in {across} {most[1]}')

@@ -89,7 +89,7 @@ def _accuracy() -> alt.LayerChart:
 
 def _roi() -> alt.LayerChart:
     even = alt.Chart(alt.InlineData([{'even': 1}])).mark_rule(strokeDash=[4, 3], color=_GREY).encode(y='even:Q')
-    y = alt.Y('roi:Q', title='revenue / cost', axis=alt.Axis(tickCount=4))
+    y = alt.Y('roi:Q', title='revenue / cost (ratio)', axis=alt.Axis(tickCount=4))
     return _curve('Return on energy (dashed: break-even)', 'roi', 'roi_trend', y, _VERMILION) + even
 
 def _population() -> alt.LayerChart:

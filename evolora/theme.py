@@ -98,7 +98,8 @@ def _titles(encodings: list[dict]) -> list[str]:
 
 def lacks(spec: dict) -> list[str]:
     "What a specification fails to say: title, description, titles and units of its amounts; empty if nothing"
-    title = spec.get('title') or {}
+    # Layers show the title of the first of them that has one.
+    title = next((part['title'] for part in (spec, *spec.get('layer', [])) if part.get('title')), {})
     title = {'text': title} if isinstance(title, str) else title
     missing = [what for what, there in (('no title', title.get('text')),
                                         ('no description', len(spec.get('description', '')) > 15)) if not there]
