@@ -132,7 +132,7 @@ def test_a_crowd_shares_the_same_number_of_answers():
 def test_the_peak_is_a_rate(): assert peak_gflops()() > 1
 
 
-@pytest.mark.parametrize('name', ['throughput', 'generation', 'memory'])
+@pytest.mark.parametrize('name', ['throughput', 'generation', 'memory', 'lab'])
 def test_a_result_is_not_written_over(name, tmp_path, capsys):
     there = tmp_path / 'there.json'
     there.write_text('mine')
