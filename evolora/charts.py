@@ -307,7 +307,7 @@ def _best_and_worst(table: pd.DataFrame) -> str:
 def chart_cells(data: RunData, value: str = 'accuracy') -> alt.Chart:
     "The accuracy, price or learning_progress of every cell over the generations"
     if value not in _SEEN: raise ValueError(f"value expected one of {', '.join(_SEEN)}, got {value!r}; choose one")
-    table, step = _cells(data, 60)
+    table, step = _cells(data, 30)
     if not len(table): return nothing('Cells', 'no cells are kept in this run')
     subtitle = f'{_SEEN[value][0]} per {per(step)}; light grey: nobody tried'
     return _heat(data, table, value, gradientLength=150).properties(
