@@ -172,7 +172,8 @@ def chart_spectra(table: pd.DataFrame, *, organelle: str = 'it') -> alt.FacetCha
         legend=alt.Legend(gradientLength=90, values=[*map(int, blocks)], format='d'))
     lines = alt.Chart(flat).mark_line(point=alt.OverlayMarkDef(size=22)).encode(
         x=alt.X('which:O', title='which, the largest first', axis=alt.Axis(labelAngle=0)), color=color,
-        y=alt.Y('value:Q', title='singular value of ΔW (no unit)', scale=alt.Scale(zero=True)), detail='block:O', tooltip=tips)
+        y=alt.Y('value:Q', title='singular value (no unit)', scale=alt.Scale(zero=True)),
+        detail='block:O', tooltip=tips)
     return lines.properties(width=150, height=120).facet(alt.Facet('target:N', title=None, sort=list(
         dict.fromkeys(flat['target']))), columns=4).properties(
         title=alt.Title(f'Directions that {organelle} uses', subtitle=f'a line a block; {said}'),
@@ -187,7 +188,8 @@ def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
     base = alt.Chart(flat).encode(x=alt.X('other:N', axis=alt.Axis(labelAngle=0), **axis), y=alt.Y('one:N', **axis))
     scale = alt.Scale(domain=[-1, 1], scheme='blueorange')
     fields = base.mark_rect(stroke='white', strokeWidth=.6).encode(
-        color=alt.condition('isValid(datum.cosine)', alt.Color('cosine:Q', title='cosine', scale=scale), alt.value('#e4e4e4')),
+        color=alt.condition('isValid(datum.cosine)', alt.Color('cosine:Q', title='cosine', scale=scale),
+                            alt.value('#e4e4e4')),
         tooltip=['one:N', 'other:N', alt.Tooltip('cosine:Q', format='.3f')])
     drawn = [fields] if len(names) > _FEW else [
         fields, _numbers(base, 'cosine:Q', '.2f', '!isValid(datum.cosine) || abs(datum.cosine) < .65')]

@@ -539,8 +539,8 @@ def test_help_tells_every_option(say, path, command):
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host train', 'host measure', 'bench', 'bench throughput',
-        'bench generation', 'bench memory', 'bench learning', 'bench assimilation', 'bench resume', 'bench lab', 'export',
-        'compare', 'doctor'}
+        'bench generation', 'bench memory', 'bench learning', 'bench assimilation', 'bench resume', 'bench lab',
+        'export', 'compare', 'doctor', 'report', 'timeline', 'watch', 'lab'}
 
 
 # --- training the host

@@ -14,7 +14,8 @@ from evolora.ecology import Ecology
 from evolora.host import load_host
 from evolora.overhead import faults, lab_rows, lab_tables, lab_targets, live_long, visits, watch
 
-PAGE = '''<table><tr><th><button>a</button><th><button onclick="this.parentElement.setAttribute('aria-sort', 'up')">b</button></table>
+PAGE = '''<table><tr><th><button>a</button><th>
+<button onclick="this.parentElement.setAttribute('aria-sort', 'up')">b</button></table>
 <p data-chart="x"><svg width="9" height="9"></svg></p><script>SCRIPT</script>'''
 SEEN = [dict(sorted=s, drawn=s + 9., outside=0) for s in (.5, .6, 3.)]
 
