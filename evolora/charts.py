@@ -134,14 +134,14 @@ def _each(data: RunData) -> alt.LayerChart:
 
 def chart_energy(data: RunData) -> alt.VConcatChart:
     "Each organelle's energy, the middle of the population, and the total"
-    step, subtitle = step_for(data, 250), 'no ledger is kept: only the total is known'
+    step, subtitle = step_for(data, 250), 'no balance is known: only the total'
     table = rounded(data.generations[data.generations['generation'] % step == 0][['generation', 'energy']])
     y = alt.Y('energy:Q', title='total energy', scale=alt.Scale(zero=True))
     base = alt.Chart(table).encode(x=over_time(data), y=y)
     total = (base.mark_bar(width=40, opacity=.75, color=_ORANGE) if len(table) == 1
              else base.mark_area(opacity=.75, color=_ORANGE)).properties(height=90)
     panels = [total]
-    if len(data.ledger):
+    if len(balances(data)):     # where all die in their first generation, nobody has a balance
         subtitle = 'thin: one organelle; thick: the median; band: the middle 80 %; below: all' + sampled(step)
         panels = [_each(data), total]
     return alt.vconcat(*panels, spacing=14).properties(

@@ -313,15 +313,15 @@ def barred(self: Lab) -> str:
 @patch
 def _controls(self: Lab) -> None:
     "What is under way, in a sentence, and which buttons make sense"
-    if self.closed: return
-    r, barred = self.runner, self.barred()
-    busy = r.busy and bool(r.left or r.began)
-    alive = len(self.view.alive) if self.view else 0
-    dead = self.view is not None and not alive
-    doing = 'nobody is left; begin anew, with a cheaper ticket' if dead else r.doing
-    told = f'generation {self.view.generation if self.view else 0} · {alive} alive · {barred or doing}'
-    self._sure = False
-    self.arrange(told, busy=busy, able=not (dead or barred), lived=self.ecology is not None, said=self.said is not None)
+    with self._drawing:         # or what another thread saw a moment ago would be shown last
+        if self.closed: return
+        r, barred = self.runner, self.barred()
+        busy, alive = r.busy and bool(r.left or r.began), len(self.view.alive) if self.view else 0
+        dead = self.view is not None and not alive
+        doing = 'nobody is left; begin anew, with a cheaper ticket' if dead else r.doing
+        self._sure, now = False, self.view.generation if self.view else 0
+        self.arrange(f'generation {now} · {alive} alive · {barred or doing}', busy=busy,
+                     able=not (dead or barred), lived=self.ecology is not None, said=self.said is not None)
 
 # %% ../nbs/19_lab.ipynb #da3c263b
 @patch
@@ -337,7 +337,7 @@ def _beat(self: Lab) -> None:
         while not self.closed and self.runner.busy:
             self._tick()
             time.sleep(_BEAT)
-        if not self.closed: self.progress.value = progress_html('', 0.)
+        self._controls()
     finally: self._beating.release()
 
 @patch

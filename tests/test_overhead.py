@@ -110,4 +110,4 @@ def test_the_command_reports_what_was_and_was_not_measured(run, capsys, monkeypa
 def test_rows_are_json():
     rows = lab_rows(pairs(.01), dict(generations=3, bytes=9), SEEN, '', pd.Series({'x': ['no title']}))
     assert json.loads(json.dumps(rows))[-1] == {'table': 'charts', 'chart': 'x', 'lacks': ['no title']}
-    assert rows[20]['not_opened'] is None and rows[21]['table'] == 'visits'
+    assert rows[8]['not_opened'] is None and rows[9]['table'] == 'visits'
