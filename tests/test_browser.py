@@ -43,9 +43,11 @@ ipywidgets.VBox([button, status, picture])
 """
 
 
-@pytest.fixture(scope='module')
-def server(tmp_path_factory):
-    home = tmp_path_factory.mktemp('home')
+@pytest.fixture
+def server(tmp_path):
+    "Each test its own: JupyterLab opens again what an earlier page had open, and whose panel would be pressed?"
+    home = tmp_path / 'home'
+    home.mkdir()
     with serving(home / 'lab', home) as server: yield server
 
 
