@@ -8,6 +8,7 @@ from setuptools.command.sdist import sdist
 parser = ConfigParser(delimiters=['='])
 parser.read(Path(__file__).with_name('settings.ini'), encoding='utf-8')
 settings = parser['DEFAULT']
+optional = settings['attention_requirements'].split()
 
 
 class Sources(sdist):
@@ -27,6 +28,7 @@ setup(
     package_dir={'evolora._lab': 'nbs/lab'}, include_package_data=True,
     package_data={'evolora': ['presets/*.yaml', 'embedded/*'], 'evolora._lab': ['*.ipynb']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
-    extras_require={'dev': settings['dev_requirements'].split()}, cmdclass={'sdist': Sources},
+    extras_require={'attention': optional, 'dev': [*settings['dev_requirements'].split(), *optional]},
+    cmdclass={'sdist': Sources},
     entry_points={'console_scripts': settings['console_scripts'].split()},
 )

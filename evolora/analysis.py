@@ -51,12 +51,26 @@ def _data(name: str, about: dict, folder: Path | None, tables: dict[str, pd.Data
     if len(tables['generations']): return RunData(name, about, folder, **tables)
     raise ValueError(f"expected a run with at least one generation, got {folder or name} with none; let it run first")
 
+# Numbers that were not measured are NaN; of the rest, only these may be missing.
+_MAY_MISS = {('lineage', 'operator'), ('lineage', 'rank'), ('lineage', 'traits'), ('lineage', 'reason'),
+             ('episodes', 'answer'), ('feedback', 'answer'), ('generations', 'best')}
+
+def _check(folder: Path, table: str, frame: pd.DataFrame) -> None:
+    "ValueError if a value is missing that every row has, or an organelle in a list has no name"
+    for name, kind in TABLES[table].items():
+        wrong = kind is not float and (table, name) not in _MAY_MISS and frame[name].isna().any()
+        if wrong or kind is list and not all(isinstance(x, str) for row in frame[name] for x in row):
+            raise ValueError(f"{folder / table}.jsonl: expected {name} in every row, got "
+                             f"{'none' if wrong else 'others'} in one; restore the file from a copy")
+
 def load(folder) -> RunData:
     "All tables of the run in a folder; ValueError if it is no run, or if no generation has ended yet"
     run = Run.open(folder)
     about = {'host': run.host.get('id', '?'), 'seed': run.seed, 'version': run.version,
              'configuration': run.hashes['config'][:12]}
-    return _data(run.folder.resolve().name, about, run.folder, {table: run.read(table) for table in TABLES})
+    tables = {table: run.read(table) for table in TABLES}
+    for table, rows in tables.items(): _check(run.folder, table, rows)
+    return _data(run.folder.resolve().name, about, run.folder, tables)
 
 def gather(records: Iterable[Generation], *, name: str = 'live', about: dict | None = None) -> RunData:
     "The same tables from records in memory; those that have let their tables go give their numbers only"
@@ -110,11 +124,12 @@ def _ends(data: RunData, window: int) -> tuple[list[int], list[int]]:
     return played[:size], played[-size:]
 
 def _guessing(cells: pd.DataFrame) -> float:
-    "What always giving a cell's most frequent answer would score on these questions"
+    "What always giving a cell's most frequent answer would score on these questions; NaN where a family is not known"
     asked = cells.groupby('cell')['episodes'].sum()
     if not asked.sum(): return np.nan
-    names = [name.rpartition(':') for name in asked.index]
-    return float(np.average([chance(Cell(family, int(depth))) for family, _, depth in names], weights=asked))
+    try: known = [Cell.parse(name) for name in asked.index]
+    except ValueError: return np.nan
+    return float(np.average([chance(c) for c in known], weights=asked))
 
 def _compute(generations: pd.DataFrame) -> dict[str, float]:
     "Drift, and GFLOPs a generation"
@@ -136,7 +151,9 @@ def summary(data: RunData, *, window: int = 5) -> pd.DataFrame:
             'births': mine['births'], 'deaths': mine['deaths'], 'episodes': mine['episodes'],
             **_compute(part)}, dtype=float)
     table = pd.DataFrame(columns)
-    return table.assign(change=table.iloc[:, 1] - table.iloc[:, 0])
+    change = table.iloc[:, 1] - table.iloc[:, 0]
+    change[['accuracy, low', 'accuracy, high']] = np.nan        # two differences of bounds bound nothing
+    return table.assign(change=change)
 
 # %% ../nbs/16_analysis.ipynb #7bb55669
 def cell_table(data: RunData) -> pd.DataFrame:
@@ -318,15 +335,15 @@ def attempt_table(data: RunData) -> pd.DataFrame:
     return table.astype({name: kind for name, kind in columns.items() if kind is not str})
 
 # %% ../nbs/16_analysis.ipynb #2848304c
-def _number(value) -> str:
+def _number(value, limit: int) -> str:
     if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)): return '–'
     if isinstance(value, (float, np.floating)): return f'{value:.0f}' if abs(value) >= 1000 else f'{value:.3g}'
-    return escape(value)
+    return escape(value, limit)
 
-def markdown_table(frame: pd.DataFrame) -> str:
-    "A DataFrame as a markdown table: three significant digits, – for what is missing, everything escaped"
+def markdown_table(frame: pd.DataFrame, *, limit: int = 500) -> str: # characters of a text
+    "A DataFrame as a markdown table: three significant digits, – for what is missing, everything escaped and cut"
     frame = frame.reset_index() if frame.index.name or frame.index.nlevels > 1 else frame.rename_axis(' ').reset_index()
-    head = [[escape(name) for name in frame.columns],
+    head = [[escape(name, limit) for name in frame.columns],
             ['---:' if pd.api.types.is_numeric_dtype(kind) else '---' for kind in frame.dtypes]]
-    rows = [[_number(value) for value in row] for row in frame.itertuples(index=False)]
+    rows = [[_number(value, limit) for value in row] for row in frame.itertuples(index=False)]
     return '\n'.join(f"| {' | '.join(row)} |" for row in head + rows)

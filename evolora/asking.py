@@ -267,11 +267,11 @@ def ask(population, prompt: str, *, router: Router, **how) -> Reply:
 # %% ../nbs/15_asking.ipynb #c1eb7374
 def router_of(folder: str | Path, # of a run
               population, *, n: int = 240, # selection questions, if it has to be fitted
-              seed: int = 0) -> Router:
+              seed: int = 0, **how) -> Router: # the other keywords are those of `answer`
     "The router of a run: read from its folder, or fitted on selection questions and kept there"
     path = Path(folder) / 'router.json'
     if path.exists() and (router := Router.load(path)).weights == population.weights_hash(): return router
-    router = fit_router(population, selection(n, seed=seed))
+    router = fit_router(population, selection(n, seed=seed), **how)
     try: write_whole(path, router.sealed())
     except OSError as e:
         warnings.warn(f"{path} cannot be written ({e.strerror}); the router is fitted again next time", stacklevel=2)

@@ -20,6 +20,7 @@ from scipy.special import stdtrit
 
 from .analysis import RunData, age_table, balances, cell_history, flow_table, kin, organelle_table, pool, summary
 from .attempts import chart_attempts, chart_gates, chart_turns
+from .comparison import kinds
 from .theme import (GREY, OKABE_ITO, PALE, bare_axis, binned, bundle, lacks, nothing, one_of, over_time, per,
                            png_of, rounded, sampled, save_chart, setup, step_for)
 
@@ -53,28 +54,51 @@ def _runs(data: RunData | Iterable[RunData]) -> list[RunData]:
     raise ValueError('expected a run to draw, got none; load one first')
 
 # %% ../nbs/17_charts.ipynb #c5e44c8b
+def _each_rate(runs: list[RunData], rate: str, step: int) -> pd.DataFrame:
+    "A rate of each run in each mark, its configuration, and whether it counts: a seed lived twice counts once"
+    seeds = list(zip(kinds(run.about.get('configuration') for run in runs),
+                     (run.about.get('seed', f'run {i}') for i, run in enumerate(runs))))
+    parts = [_trend(run, 1, step).assign(run=f'{i + 1} {run.name}', configuration=seeds[i][0],
+                                         counts=seeds[i] not in seeds[:i]) for i, run in enumerate(runs)]
+    return pd.concat(parts)[['generation', 'run', 'configuration', 'counts', rate]].dropna()
+
+def _means(each: pd.DataFrame, rate: str) -> pd.DataFrame:
+    "The mean of each configuration with the interval of t, at each mark that two of its seeds have"
+    marks = each[each['counts']].groupby(['configuration', 'generation'], sort=False)[rate].agg(['size', 'mean', 'std'])
+    marks = marks.query('size > 1').reset_index()
+    half = stdtrit(marks['size'] - 1, .975) * marks['std'] / np.sqrt(marks['size'])
+    return rounded(marks.assign(low=marks['mean'] - half, high=marks['mean'] + half))
+
+def _ends(marks: pd.DataFrame, style: str) -> str:
+    "From where to where a mean goes, in words"
+    if not len(marks): return 'no mean'
+    return 'from ' + ' to '.join(format(marks['mean'].iloc[i], style) for i in (0, -1))
+
+# %% ../nbs/17_charts.ipynb #aacf3e4e
 def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, style: str) -> alt.LayerChart:
-    "A rate of several runs, and their mean with the interval of t at each mark that two of them have"
+    "A rate of several runs, and the mean of each configuration with its interval"
     longest = max(runs, key=lambda run: run.generations['generation'].max())
     step = max(step_for(run, min(250, max(25, 3000 // len(runs)))) for run in runs)
-    each = pd.concat([_trend(run, 1, step).assign(run=f'{i} {run.name}') for i, run in enumerate(runs, 1)])
-    each = each[['generation', 'run', rate]].dropna()
-    marks = each.groupby('generation')[rate].agg(['size', 'mean', 'std']).query('size > 1').reset_index()
-    half = stdtrit(marks['size'] - 1, .975) * marks['std'] / np.sqrt(marks['size'])
-    marks = rounded(marks.assign(low=marks['mean'] - half, high=marks['mean'] + half))
-    y, x, point = alt.Y('low:Q', title=title, axis=alt.Axis(format=style)), over_time(longest), len(marks) == 1
-    tips = ['generation:Q', alt.Tooltip('size:Q', title='runs'),
+    each = _each_rate(runs, rate, step)
+    marks, found = _means(each, rate), list(dict.fromkeys(each['configuration']))
+    many, x, point = len(found) > 1, over_time(longest), each['generation'].nunique() == 1
+    paint = alt.Color('configuration:N', title='configuration', legend=alt.Legend(symbolOpacity=1) if many else None,
+                      scale=alt.Scale(domain=found, range=OKABE_ITO if many else [color]))
+    y = alt.Y('low:Q', title=title, axis=alt.Axis(format=style))
+    tips = ['configuration:N', 'generation:Q', alt.Tooltip('size:Q', title='runs'),
             *(alt.Tooltip(f'{column}:Q', format='.3f') for column in ('mean', 'low', 'high'))]
-    base, lines = alt.Chart(marks).encode(x=x), alt.Chart(each).encode(x=x, y=f'{rate}:Q', detail='run:N')
-    ends = ' to '.join(format(marks['mean'].iloc[i], style) for i in (0, -1)) if len(marks) else 'no mean'
+    base, lines = alt.Chart(marks).encode(x=x, color=paint), alt.Chart(each).encode(x=x, y=f'{rate}:Q', detail='run:N')
+    said = ', '.join(f'{kind} ' * many + _ends(marks[marks['configuration'] == kind], style) for kind in found)
     return alt.layer(
-        (base.mark_rule(strokeWidth=2, color=color) if point else base.mark_area(opacity=.2, color=color)).encode(
-            y=y, y2='high:Q'),
-        lines.mark_line(strokeWidth=1, opacity=.6, color=GREY, point=point).encode(tooltip=['run:N', f'{rate}:Q']),
-        base.mark_line(strokeWidth=3, color=color, point=point).encode(y='mean:Q', tooltip=tips),
+        (base.mark_rule(strokeWidth=2) if point else base.mark_area(opacity=.2)).encode(y=y, y2='high:Q'),
+        lines.mark_line(strokeWidth=1, opacity=.6, color=GREY, point=point).encode(
+            tooltip=['run:N', 'configuration:N', f'{rate}:Q'], **{'color': paint} if many else {}),
+        base.mark_line(strokeWidth=3, point=point).encode(
+            y='mean:Q', tooltip=tips, strokeDash=alt.StrokeDash('configuration:N', sort=found, legend=None)),
     ).properties(title=alt.Title(f'{name} of {len(runs)} runs', subtitle=(
-        f'thin: one run, per {per(step)}; thick: the mean of those that got so far; band: its 95 % interval (t)')),
-        description=f'{name}, mean of {len(runs)} runs: from {ends}')
+        f"thin: one run, per {per(step)}; thick: the mean of those {'of its colour ' if many else ''}that got so far; "
+        'band: its 95 % interval (t)')),
+        description=f'{name}, mean of {len(runs)} runs{" by configuration" if many else ""}: {said}')
 
 # %% ../nbs/17_charts.ipynb #258aa8da
 def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
@@ -115,8 +139,8 @@ def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.Laye
                  description=f"ROI: {_said(runs[0], 'ROI', '.2f')}")
 
 # %% ../nbs/17_charts.ipynb #d4f7b072
-def _each(data: RunData) -> alt.LayerChart:
-    "The energy of each organelle, and the middle of the population"
+def _each(data: RunData) -> tuple[alt.LayerChart, int]:
+    "The energy of each organelle and the middle of the population, and how many generations share one mark"
     table, step = balances(data), 1
     while (table['generation'] % step == 0).sum() > 3000: step += 1
     table = table[table['generation'] % step == 0]
@@ -130,20 +154,22 @@ def _each(data: RunData) -> alt.LayerChart:
         middle.mark_area(opacity=.25, color=_ORANGE).encode(y=y, y2='high:Q'),
         base.mark_line(strokeWidth=.8, opacity=.5, color=GREY, point=point).encode(
             y='energy:Q', detail='organelle:N', tooltip=tips),
-        middle.mark_line(strokeWidth=3, color=_ORANGE, point=point).encode(y='median:Q'))
+        middle.mark_line(strokeWidth=3, color=_ORANGE, point=point).encode(y='median:Q')), step
 
 def chart_energy(data: RunData) -> alt.VConcatChart:
     "Each organelle's energy, the middle of the population, and the total"
-    step, subtitle = step_for(data, 250), 'no balance is known: only the total'
+    step = step_for(data, 250)
     table = rounded(data.generations[data.generations['generation'] % step == 0][['generation', 'energy']])
     y = alt.Y('energy:Q', title='total energy', scale=alt.Scale(zero=True))
     base = alt.Chart(table).encode(x=over_time(data), y=y)
     total = (base.mark_bar(width=40, opacity=.75, color=_ORANGE) if len(table) == 1
              else base.mark_area(opacity=.75, color=_ORANGE)).properties(height=90)
-    panels = [total]
+    panels, subtitle = [total], 'no balance is known: only the total' + sampled(step)
     if len(balances(data)):     # where all die in their first generation, nobody has a balance
-        subtitle = 'thin: one organelle; thick: the median; band: the middle 80 %; below: all' + sampled(step)
-        panels = [_each(data), total]
+        each, own = _each(data)
+        panels = [each, total]
+        subtitle = (f'thin: one organelle; thick: the median; band: the middle 80 %{sampled(own)}; '
+                    f'below: all{sampled(step)}')
     return alt.vconcat(*panels, spacing=14).properties(
         title=alt.Title('Energy', subtitle=subtitle), description=f"Total energy: {_said(data, 'energy', '.1f')}")
 
@@ -238,6 +264,7 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     table = organelle_table(data)
     if not len(table): return nothing('Lives', 'no births are kept in this run')
     order = [name for name, _ in kin(table, limit)]
+    if not order: return nothing('Lives', 'nobody in this run descends from a founder')
     note = '' if len(order) == len(table) else f'; the {len(order)} of {len(table)} with most episodes'
     if table['died'].isna().any() and table.loc[order, 'died'].notna().all():  # too long a run to reach its beginning
         order = [name for name, _ in kin(table.tail(limit), limit)]

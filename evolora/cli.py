@@ -9,6 +9,9 @@ __all__ = ['app', 'host_app', 'own', 'run', 'ask', 'export', 'compare', 'report'
 # %% ../nbs/20_cli.ipynb #3c8b1fa9
 import os
 import sys
+import warnings
+from contextlib import contextmanager
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +19,7 @@ from typing import Annotated
 import typer
 
 import evolora
+from .attention.commands import attention_app
 from .bench import bench_app
 from .terminal import exists, new_folder_for, progress, say, show, visible
 
@@ -27,6 +31,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='
 host_app = typer.Typer(no_args_is_help=True, help='The embedded host: train it again, or measure what it can do.')
 app.add_typer(host_app, name='host')
 app.add_typer(bench_app, name='bench')
+app.add_typer(attention_app, name='attention')
 
 # %% ../nbs/20_cli.ipynb #3ab1a31a
 @app.callback()
@@ -61,12 +66,23 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
             said = '; '.join(f'{key} was {was} and is {now}' for key, (was, now) in list(other.items())[:4])
             raise ValueError(f"expected the configuration of the run, got another: {said}; leave --config out")
 
+# %% ../nbs/20_cli.ipynb #f3fcd2a0
+def _pages(runs: list[Path], out: Path | None = None, html: bool = False) -> list[Path]:
+    "The report of runs and, if wanted, their dashboard, with a bar for each"
+    from evolora.charts import CHARTS
+    from evolora.dashboard import dashboard
+    from evolora.report import report
+    steps = len(runs) + (len(CHARTS) if len(runs) == 1 else 2) + 1
+    with progress(stays=False) as bar:
+        done = [report(runs, out, say=bar.steps('report', steps))]
+        if html: done.append(dashboard(runs, done[0].parent / 'dashboard.html', say=bar.steps('dashboard', steps)))
+    return done
+
 def _ended(session, folder: Path) -> None:
     "What to look at after a run"
     from evolora.analysis import load, summary
-    from evolora.report import report
     show(summary(load(folder)).reset_index(names=''), 'Summary')
-    print(f'report: {report(folder)}\nask it: evolora ask {folder} "Sort the letters: jghn"\n'
+    print(f'report: {_pages([folder])[0]}\nask it: evolora ask {folder} "Sort the letters: jghn"\n'
           f'go on: evolora run --resume {folder} --generations {2 * session.ecology.generation}')
 
 # %% ../nbs/20_cli.ipynb #095d63c7
@@ -111,14 +127,15 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
           + (f'going on after {ecology.generation} generations' if resume else f'preset {name}, seed {seed or 0}'))
     with session:
         try: session.live(generations, say=lambda line: print(line, flush=True))
+        except BrokenPipeError: raise           # nobody reads on: that is no trouble with the folder
         except OSError as e:
             raise ValueError(f"{folder}: {e.strerror or e}; mend that, and go on from its last checkpoint with "
                              f"`evolora run --resume {folder}`") from None
         _ended(session, folder)
 
 # %% ../nbs/20_cli.ipynb #6c93ba42
-@app.command(epilog='No gold answer is involved. The first question fits a router on selection questions and keeps it '
-                    'as router.json in the folder of the run; later ones read it.')
+@app.command(epilog='No gold answer is involved for your question. The first one fits a router on selection questions, '
+                    'which are graded, and keeps it as router.json in the folder of the run; later ones read it.')
 def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
         prompt: Annotated[str, typer.Argument(help='What to ask.')],
         members: Annotated[str, typer.Option(help='`auto`, or ids separated by commas; `host` is the bare '
@@ -127,12 +144,12 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                                               'verify: a second one checks what the others propose.')] = 'route',
         max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48):
     "Ask the organelles of a run: each answer, the choice, and why."
-    from evolora import asking
+    from evolora.asking import ask, router_of
     from evolora.sessions import colony
     population, _ = colony(run)
     who = members if members == 'auto' else [None if m.strip() == 'host' else m.strip() for m in members.split(',')]
-    reply = asking.ask(population, prompt, router=asking.router_of(run, population), members=who, strategy=strategy,
-                       max_new_tokens=max_new_tokens)
+    with progress(stays=False) as bar: router = router_of(run, population, on_rows=partial(bar.reached, 'a router'))
+    reply = ask(population, prompt, router=router, members=who, strategy=strategy, max_new_tokens=max_new_tokens)
     table = reply.answers.assign(organelle=[id or 'host' for id in reply.answers.organelle],
                                  text=[t.replace('\n', ' ') for t in reply.answers.text],
                                  score=['' if x != x else f'{x:.3g}' for x in reply.answers.score])
@@ -141,6 +158,7 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
     print(f'the question resembles {kind}, {reply.guess.likeness:.2f}; {reply.flops / 1e9:.4f} GFLOPs', file=sys.stderr)
     print(visible(reply.text))
 
+# %% ../nbs/20_cli.ipynb #5b8f8f42
 @app.command(epilog='Load it with transformers and peft: five lines, on the card.')
 def export(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
            out: Annotated[Path, typer.Argument(help='A new folder for the adapter.')],
@@ -151,19 +169,23 @@ def export(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
     from evolora.export import export as write
     from evolora.sessions import colony
     population, record = colony(run)
-    print(f'adapter and card: {write(population, organelle, out, run=record, n=n)}')
+    with progress() as bar: path = write(population, organelle, out, run=record, n=n, on_way=bar.reached)
+    print(f'adapter and card: {path}')
 
 # %% ../nbs/20_cli.ipynb #d417b48f
-@app.command()
+@app.command(epilog='For example `evolora compare runs/a runs/b runs/c`. Several seeds of one configuration are '
+                    'averaged, with an interval, and configurations are compared within the seeds that they share.')
 def compare(runs: Annotated[list[Path], typer.Argument(help='Folders of runs, two or more.')]):
     "Runs side by side: what was set differently, and what came of it. Runs of different hosts or tasks are refused."
     from evolora.comparison import comparison
-    for title, table in comparison(runs).items():
+    with progress(stays=False) as bar: tables = comparison(runs, say=bar.steps('reading', len(runs)))
+    for title, table in tables.items():
         if len(table): show(table.reset_index(names=''), title)
         else: print(f'{title}: nothing that was set')
 
 # %% ../nbs/20_cli.ipynb #471ecee2
-@app.command()
+@app.command(epilog='For example `evolora report runs/a --html`, or `evolora report runs/a runs/b --out both`. A '
+                    'second call writes the same files again; a report.md of somebody else stays.')
 def report(runs: Annotated[list[Path], typer.Argument(help='Folders of runs; several are compared.')],
            html: Annotated[bool, typer.Option('--html', help='Also a dashboard for a browser: one file, no internet '
                                               'needed.')] = False,
@@ -172,19 +194,13 @@ def report(runs: Annotated[list[Path], typer.Argument(help='Folders of runs; sev
     "Write a report of a run, or of several side by side: report.md with its charts."
     if len(runs) > 1 and out is None:
         raise ValueError(f"expected --out with {len(runs)} runs, got none; name a folder for what compares them")
-    from evolora.charts import CHARTS
-    from evolora.dashboard import dashboard
-    from evolora.report import report as write
-    total = len(CHARTS) if len(runs) == 1 else 2
-    with progress() as bar:
-        job = bar.add_task('drawing', total=total)
-        done = [write(runs, out, on_way=lambda: bar.advance(job))]
-        if html:
-            page = bar.add_task('dashboard', total=total + 2)
-            done.append(dashboard(runs, done[0].parent / 'dashboard.html', say=lambda line: bar.advance(page)))
-    for path in done: print(f'{"dashboard" if path.suffix == ".html" else "report"}: {visible(str(path))}')
+    from evolora.page import check_page
+    if html: check_page((out or runs[0]) / 'dashboard.html')         # before the report is written
+    for path in _pages(runs, out, html):
+        print(f'{"dashboard" if path.suffix == ".html" else "report"}: {visible(str(path))}')
 
-@app.command()
+# %% ../nbs/20_cli.ipynb #2c26dbdd
+@app.command(epilog='For example `evolora timeline runs/a --out a.webp --seconds 12`.')
 def timeline(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
              out: Annotated[Path | None, typer.Option(help='A new .gif or .webp; default: timeline.gif in the '
                                                       'folder.')] = None,
@@ -197,7 +213,9 @@ def timeline(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                      on_frame=lambda done, total: bar.update(job, completed=done, total=total))
     print(f'film: {visible(str(path))}')
 
-@app.command()
+# %% ../nbs/20_cli.ipynb #de19e665
+@app.command(epilog='For example `evolora watch runs/a`, in a second terminal, while `evolora run --out runs/a` is at '
+                    'work in the first.')
 def watch(run: Annotated[Path, typer.Argument(help='The folder of a run, which may be running.')],
           every: Annotated[float, typer.Option(min=.1, max=3600, help='Seconds between two looks.')] = 1.,
           once: Annotated[bool, typer.Option('--once', help='One look, then end.')] = False):
@@ -253,15 +271,14 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
 
 # %% ../nbs/20_cli.ipynb #562d810f
 def _families(names: str) -> list:
-    "The trained cells of families, separated by commas"
-    from evolora.tasks import ID_CELLS, family_named
+    "The cells to train on of families that are separated by commas, also of one's own; those of the library first"
+    from evolora.tasks import FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, family_named
     if names == 'all': return list(ID_CELLS)
     wanted = [family_named(name.strip()).name for name in names.split(',')]
-    found = [c for c in ID_CELLS if c.family in wanted]
-    if missing := [f for f in wanted if f not in {c.family for c in found}]:
-        raise ValueError(f"expected families to train on, got {missing[0]!r}, which is kept for the holdout; choose "
-                         f"from {', '.join(dict.fromkeys(c.family for c in ID_CELLS))}")
-    return found
+    if kept := [f for f in wanted if f in OOD_FAMILIES]:
+        raise ValueError(f"expected families to train on, got {kept[0]!r}, which is kept for the holdout; choose "
+                         f"from {', '.join(f for f in FAMILIES if f not in OOD_FAMILIES)}")
+    return [Cell(f, d) for f in FAMILIES if f in wanted for d in range(1, OOD_DEPTH)]
 
 def _unfinished(out: Path) -> None:
     "Refuse a folder that is neither new nor one with a checkpoint to go on from"
@@ -269,13 +286,24 @@ def _unfinished(out: Path) -> None:
                          or (any(out.iterdir()) and not (out / 'checkpoint.safetensors').exists())):
         raise ValueError(f"expected a new folder for --out or one with a checkpoint, got {out}; choose another")
 
+@contextmanager
+def _interruptible(out: Path):
+    "A bar for a training that Ctrl-C stops, and that the same command goes on with"
+    try:
+        with progress() as bar: yield bar
+    except KeyboardInterrupt:
+        say(f'stopped; the same command goes on from the last checkpoint in {out}')
+        raise typer.Exit(130) from None
+
+# %% ../nbs/20_cli.ipynb #7153e451
 @app.command(epilog='An ecology never sees a gold answer; this is what it is measured against. A second call goes on '
                     'where the first was stopped. What comes out is a peft adapter.')
 def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
         examples: Annotated[int | None, typer.Option(min=1, help='Train on so many gold answers, each once.')] = None,
         gflops: Annotated[float | None, typer.Option(min=1e-3, help='Train for so many GFLOPs instead, as many as an '
                                                      'ecology had, say.')] = None,
-        families: Annotated[str, typer.Option(help='Families such as `math,string.sort`, or `all`.')] = 'all',
+        families: Annotated[str, typer.Option(help='Families such as `math,string.sort`, also of your own; `all`: '
+                                                'those of the library.')] = 'all',
         seed: Annotated[int, typer.Option(min=0, help='Seed of the adapter and of the questions.')] = 0,
         host: Annotated[str, typer.Option(help='`embedded`, a model folder, or a Hugging Face id.')] = 'embedded'):
     "Train one adapter on gold answers, supervised, for a number of examples or of GFLOPs."
@@ -284,23 +312,19 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
     cells = _families(families)
     _unfinished(out)
     from evolora.baselines import train
-    from evolora.evaluation import evaluate, selection
+    from evolora.evaluation import evaluate
     from evolora.host import load_host
-    loaded, bar = load_host(host, threads=1), progress()
-    job = bar.add_task('learning', total=round(budget))
-    def show(trained):
-        bar.start()
-        bar.update(job, completed=min(round(trained.spent.used(match)), round(budget)))
-    try: made = train(loaded, 'sft', budget=budget, match=match, seed=seed, cells=cells, folder=out, on_update=show)
-    except KeyboardInterrupt:
-        print(f'stopped; the same command goes on from the last checkpoint in {out}', file=sys.stderr)
-        raise typer.Exit(130) from None
-    finally:
-        if bar.live.is_started: bar.stop()
-    tasks = [t for t in selection(24 * 20) if t.family in {c.family for c in cells}]
-    before, after = (evaluate(model, tasks, who).accuracy for model, who in ((loaded, None),
-                                                                             (made.population, made.best)))
-    made.export(out, match=match, budget=budget, families=families, selection={'host': before, 'adapter': after})
+    from evolora.tasks import FAMILIES, draw_tasks
+    loaded, most = load_host(host, threads=1), round(budget)
+    with _interruptible(out) as bar:
+        def show(trained): bar.reached('learning', min(round(trained.spent.used(match)), most), most)
+        made = train(loaded, 'sft', budget=budget, match=match, seed=seed, cells=cells, folder=out, on_update=show)
+    tasks, own = draw_tasks(cells, stream='selection', n=20 * len(cells)), FAMILIES.marks(c.family for c in cells)
+    with progress() as bar:
+        before, after = (evaluate(model, tasks, who, on_rows=partial(bar.reached, f'asking the {what}')).accuracy
+                         for model, who, what in ((loaded, None, 'host'), (made.population, made.best, 'adapter')))
+    made.export(out, match=match, budget=budget, families=families, own=own,
+                selection={'host': before, 'adapter': after})
     (out / 'checkpoint.safetensors').unlink()
     print(f'{made.spent.gold} gold answers, {made.spent.gflops:.1f} GFLOPs; of {len(tasks)} selection questions the '
           f'host answers {before:.1%} right, the adapter {after:.1%}\nadapter: {out / "adapter"}\n'
@@ -317,9 +341,7 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
     from evolora.baselines import at_holdout
     from evolora.comparison import what_differs
     from evolora.runs import Run
-    with progress() as bar:
-        job = bar.add_task('answering', total=len(runs) + 1)
-        table = at_holdout(runs, n=n, on_way=lambda: bar.advance(job))
+    with progress() as bar: table = at_holdout(runs, n=n, on_way=bar.steps('answering', len(runs) + 1))
     known = [Run.open(run) for run in runs if (run / 'run.json').exists()]
     origins = {str(r.folder): {'host': r.host['id'], 'seed': r.seed, 'version': r.version} | r.hashes for r in known}
     if json: return print(dumps({'name': 'holdout', 'rows': table.to_dict('records'), 'targets': [],
@@ -339,27 +361,40 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
           seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
           steps: Annotated[int | None,
                            typer.Option(min=1, help='Optimiser steps; default: as for the shipped host.')] = None,
+          attention: Annotated[str | None, typer.Option(metavar='FILE|VARIANT', help='A mechanism in the place of '
+                               'Qwen3\'s attention: a file with its source, or a standard one like '
+                               '`matrix_mixers/semiseparable`. It is examined in a process that can do little else, '
+                               'and then runs in this one.')] = None,
           threads: Annotated[int, typer.Option(min=1, help='Torch threads.')] = 2):
     "Train the embedded host again, from nothing; a second call goes on where the first was stopped."
     import torch
+    from evolora.attention.programs import read_program
     from evolora.pretraining import PretrainingConfig, pretrain
     config = PretrainingConfig(seed=seed)
     if steps: config = config.model_copy(update={'steps': steps, 'schooling': min(steps, config.schooling)})
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / 'checkpoint.safetensors').exists())):
-        raise ValueError(f"expected a new folder for --out or one with a checkpoint, got {out}; choose another")
+    _unfinished(out)
+    program = None if attention is None else _examined(read_program(attention), config)
     torch.set_num_threads(threads)
-    bar = progress()
-    job = bar.add_task('training', total=config.steps)
-    def show(step, loss):
-        bar.start()
-        bar.update(job, completed=step, description=f'loss {loss:.3f}')
-    try: pretrain(config, out, on_step=show)
-    except KeyboardInterrupt:
-        print(f'stopped; the same command goes on from the last checkpoint in {out}', file=sys.stderr)
-        raise typer.Exit(130) from None
-    finally:
-        if bar.live.is_started: bar.stop()
-    print(f'host: {out}\nmeasure it: evolora host measure --host {out}')
+    with _interruptible(out) as bar:
+        job = bar.add_task('training', total=config.steps)
+        def show(step, loss): bar.update(job, completed=step, description=f'loss {loss:.3f}')
+        pretrain(config, out, attention=program, on_step=show)
+    print(f'host: {out}\nmeasure it: evolora host measure --host {out}\nlive on it: evolora run --host {out}')
+
+def _examined(program, config):
+    "The program, if it passes every check at the size of this host, on short texts and on ones that fill a row"
+    from evolora.attention.ladder import Tier
+    from evolora.attention.sandbox import Limits
+    from evolora.attention.validation import LEAKS, validate
+    size, limits = (config.hidden, config.layers, config.heads), Limits(seconds=600, processor_seconds=300)
+    # All positions of a whole row would take minutes; all lengths do not.
+    for tokens, every in ((64, LEAKS), (config.row, ('causal prefix',))):
+        tier = Tier(name='host', sizes=(size,), vocab=256, rows=1, context=tokens, steps=1, rate=1e-3)
+        found = validate(program.source, tier=tier, every=every, limits=limits)
+        if found.status != 'ok':
+            raise ValueError(f'--attention expected a mechanism that passes all checks, got one that is {found.status} '
+                             f'on {tokens} tokens: {visible(found.why)}; see evolora attention evaluate')
+    return program
 
 @host_app.command()
 def measure(host: Annotated[str, typer.Option(help='`embedded`, a model folder, or a Hugging Face id.')] = 'embedded',
@@ -370,27 +405,43 @@ def measure(host: Annotated[str, typer.Option(help='`embedded`, a model folder, 
     from evolora.pretraining import skill_table, write_skills
     if out and exists(out): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
     loaded = load_host(host, threads=1)
-    with progress() as bar:
-        job = bar.add_task('asking', total=None)
-        table = skill_table(loaded, n=n, on_cell=lambda done, total: bar.update(job, completed=done, total=total))
+    with progress() as bar: table = skill_table(loaded, n=n, on_way=bar.reached)
     show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family')
     if out: print(f'written: {write_skills(table, out)}')
 
 # %% ../nbs/20_cli.ipynb #d99cfe8a
-def main(arguments: list[str] | None = None) -> None:
-    "The command's entry point: exit code 0, 2 for what cannot be done as asked, 130 after Ctrl-C"
-    try: code = app(arguments, standalone_mode=False) or 0
-    except typer.Exit as e: code = e.exit_code
+def _unread() -> int:
+    "What is left to say goes nowhere; the exit code is that of a process that a pipe without a reader ended"
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):       # None, if it was closed from the beginning
+        try: stream.flush()
+        except BrokenPipeError: os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+    return 141
+
+def _code(arguments: list[str] | None) -> int:
+    "Run a command; its exit code, after the one line that says what was wrong"
+    try: return app(arguments, standalone_mode=False) or 0
+    except BrokenPipeError: raise
+    except typer.Exit as e: return e.exit_code
     except (typer.TyperException, ValueError, KeyError) as e:
         message = e.format_message() if hasattr(e, 'format_message') else str(e.args[0] if e.args else e)
         if message: say(f'evolora: {visible(" ".join(message.split()))}')        # without one, help was shown
-        code = 2
     except OSError as e:
         where = f': {visible(str(e.filename))}' if e.filename else ''
         say(f'evolora: {e.strerror or e}{where}; choose a place that can be read and written')
-        code = 2
-    except MemoryError as e:
-        print(f'evolora: {e or "out of memory"} (in a configuration: batch, and plasticity.chunk)', file=sys.stderr)
-        code = 2
-    except (typer.Abort, KeyboardInterrupt): code = 130
+    except MemoryError as e: say(f'evolora: {e or "out of memory"} (in a configuration: batch, and plasticity.chunk)')
+    except (typer.Abort, KeyboardInterrupt): return 130
+    return 2
+
+def main(arguments: list[str] | None = None) -> None:
+    "The command's entry point: exit code 0, 2 for what cannot be done as asked, 130 after Ctrl-C, 141 with no reader"
+    warnings.formatwarning = lambda message, *_, **__: f'evolora: {visible(str(message))}\n'
+    try:
+        code = _code(arguments)
+        print(end='', flush=True)
+    except BrokenPipeError: code = _unread()
+    except SystemExit as e:         # rich and typer make one of a pipe that nobody reads
+        if not isinstance(e.__context__, BrokenPipeError): raise
+        code = _unread()
     sys.exit(code)

@@ -82,6 +82,10 @@ def _with(config, path: str, value):
 # %% ../nbs/12_controls.ipynb #dda1b022
 _LONGEST, _MOST = 4096, 256             # characters of a text; thumbs that wait for the next generation
 
+def _rows(thumbs: dict[tuple, bool]) -> list[dict]:
+    return [dict(organelle=organelle, prompt=prompt, answer=answer, up=up)
+            for (organelle, prompt, answer), up in thumbs.items()]
+
 def _check_text(name: str, text) -> None:
     "ValueError for what is no text, too long, or not to be written down"
     if not isinstance(text, str) or any('\ud800' <= c <= '\udfff' for c in text[:_LONGEST]):
@@ -95,7 +99,7 @@ class Controls:
     def __init__(self, config: EcologyConfig, population: Population):
         self.config, self.population = config, population       # the configuration as the knobs stand
         self._winter = 0, 0             # a winter that was called ends here, and from there the calendar counts again
-        self._turns, self._thumbs, self._lock = {}, [], threading.Lock()
+        self._turns, self._thumbs, self._lock = {}, {}, threading.Lock()    # thumbs: organelle, prompt, answer → up
 
     def turn(self, **values: float) -> None: # as `KNOBS` has them
         "Ask for other values; the last one before the next generation counts"
@@ -104,7 +108,7 @@ class Controls:
         with self._lock: self._turns |= checked
 
     def thumb(self, organelle: str, prompt: str, answer: str, up: bool) -> None:
-        "Praise or blame an answer of somebody alive; ValueError where it could not be learned from"
+        "Praise or blame an answer; the last word counts. ValueError for nobody alive, or what cannot be learned from"
         if not isinstance(organelle, str) or organelle not in self.population:
             raise ValueError(f"expected an organelle that is alive, got {short(organelle)[:60]}; known: "
                              f"{', '.join(self.population.ids[:20]) or 'nobody'}")
@@ -114,9 +118,13 @@ class Controls:
         said = self._tokens(answer)
         check_room(self.population.host, [short(prompt)], self.population.host.encode([prompt]), [len(said)])
         with self._lock:
-            if len(self._thumbs) >= _MOST: raise ValueError(
+            if len(self._thumbs) >= _MOST and (organelle, prompt, answer) not in self._thumbs: raise ValueError(
                 f"expected at most {_MOST} thumbs between two generations, got one more; let a generation pass")
-            self._thumbs.append(dict(organelle=organelle, prompt=prompt, answer=answer, up=up))
+            self._thumbs[organelle, prompt, answer] = up
+
+    def waits(self, organelle: str, prompt: str, answer: str) -> bool:
+        "Whether a thumb for this answer was given and is not heeded yet"
+        with self._lock: return (organelle, prompt, answer) in self._thumbs
 
     def _tokens(self, answer: str) -> list[int]:
         "The answer as its organelle would have said it, with the end"
@@ -169,7 +177,7 @@ def values(self: Controls, generation: int) -> dict[str, float]:
 def heed(self: Controls, generation: int, # the one that begins
          ledger: Ledger) -> Heard:
     "Let everything take effect that was asked so far"
-    with self._lock: turns, thumbs, self._turns, self._thumbs = self._turns, self._thumbs, {}, []
+    with self._lock: turns, thumbs, self._turns, self._thumbs = self._turns, _rows(self._thumbs), {}, {}
     was = self.values(generation)
     for name in turns.keys() - {'winter'}: self.config = _with(self.config, KNOBS[name].field, turns[name])
     if 'winter' in turns: self._call(turns['winter'], generation)
@@ -202,7 +210,7 @@ def waiting(self: Controls) -> tuple[dict[str, float], int]:
 @patch
 def state(self: Controls) -> dict:
     "Everything as plain JSON"
-    with self._lock: turns, thumbs = dict(self._turns), [dict(t) for t in self._thumbs]
+    with self._lock: turns, thumbs = dict(self._turns), _rows(self._thumbs)
     return {'values': {name: _at(self.config, k.field) for name, k in KNOBS.items() if k.field},
             'winter': list(self._winter), 'turns': turns, 'thumbs': thumbs}
 
@@ -211,5 +219,6 @@ def restore(self: Controls, state: dict) -> None:
     "Go on from there; ValueError for a value that no knob takes"
     for name, value in state['values'].items(): self.config = _with(self.config, KNOBS[name].field,
                                                                     _checked(name, value))
-    self._winter, self._thumbs = tuple(map(int, state['winter'])), [dict(t) for t in state['thumbs']]
+    self._winter = tuple(map(int, state['winter']))
+    self._thumbs = {(t['organelle'], t['prompt'], t['answer']): t['up'] for t in state['thumbs']}
     self._turns = {name: _checked(name, value) for name, value in state['turns'].items()}

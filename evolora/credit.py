@@ -18,6 +18,7 @@ from fastcore.basics import patch
 from torch import nn
 
 from .adapters import blocks_of
+from .decoder import reads_whole
 from .generation import groups_of
 from .host import check_room, tiny_host
 from .organelles import Population
@@ -90,13 +91,18 @@ def _packed(trees: list[tuple], owner: list[int], device) -> Trees:
                          device=device)
     return Trees(ids, positions, visible, torch.tensor(owner, device=device), *lines.unbind(1))
 
+def _groups(population: Population, encoded: list[list[int]], who: list[str]) -> list[tuple[int, ...]]:
+    "Rows that share a tree; branches need a mask, and a host that takes none reads each row by itself"
+    if reads_whole(population.host.model): return [(i,) for i in range(len(who))]
+    return groups_of(encoded, who)
+
 def plant(population: Population, lesson: Lesson, *, chunk: int = 8192) -> Iterator[Trees]:
     "The lesson as trees, at most `chunk` tokens with the padding at a time, and at least one tree"
     encoded = population.host.encode(lesson.prompts)
     check_room(population.host, lesson.prompts, encoded, [len(a) for a in lesson.answers])
     place = {id: i for i, id in enumerate(dict.fromkeys(lesson.organelles))}
     grown = [(_tree(encoded[g[0]], {i: lesson.answers[i] for i in g}), place[lesson.organelles[g[0]]])
-             for g in groups_of(encoded, lesson.organelles)]
+             for g in _groups(population, encoded, lesson.organelles)]
     batch = []
     for one in sorted(grown, key=lambda g: len(g[0][0])):       # of similar size together, so that little is padding
         if batch and (len(batch) + 1) * len(one[0][0]) > chunk:
@@ -165,8 +171,9 @@ def read(self: Reading, trees: Trees, *, grad: bool = True, cut: bool = False, n
         ) -> torch.Tensor:
     "Log-probability of each line's token; with `grad` the blocks' inside can be differentiated afterwards"
     self.inputs, self.outputs, self.trees = {}, [], trees
-    keywords = dict(attention_mask=_mask(self.model.config.get_text_config(), trees, self.model.dtype),
-                    position_ids=trees.positions, use_cache=False)
+    config = self.model.config.get_text_config()
+    mask = None if reads_whole(self.model) else _mask(config, trees, self.model.dtype)
+    keywords = dict(attention_mask=mask, position_ids=trees.positions, use_cache=False)
     core = self.model.base_model
     with self._hooked(trees, cut, noise):
         # The readout is always differentiated: that is where the error comes from.
@@ -210,7 +217,8 @@ def local(reading: Reading, trees: Trees, weights: torch.Tensor, **_) -> Directi
     return _pulled(reading, reading.outputs, [error] * len(reading.outputs))
 
 # %% ../nbs/03_credit.ipynb #b933b8cb
-_WRITERS = ('o_proj', 'down_proj', 'c_proj', 'out_proj', 'fc2')       # what they give is added to the residual stream
+# What these maps give is added to the residual stream.
+_WRITERS = ('o_proj', 'down_proj', 'c_proj', 'out_proj', 'fc2', 'output')
 
 def _summed(trees: Trees, factors: torch.Tensor, per_tree: torch.Tensor) -> torch.Tensor:
     "What the trees of each organelle give together, in the shape of the factors"
@@ -350,6 +358,7 @@ def register_rule(rule: Callable[..., Directions], *,
     "Make a rule of one's own known by the name of its function, after a trial; ValueError with what is wrong with it"
     if not callable(rule) or not hasattr(rule, '__name__'):
         raise ValueError(f"expected a function as rule, got {rule!r:.60}; write one with `def`")
+    RULES.check(rule.__name__)      # first: what is said of a fault names it
     if costs not in RULES.library:
         raise ValueError(f"costs expected one of {', '.join(RULES.library)}, got {costs!r:.60}; choose the nearest")
     try: fault = _trial(rule)

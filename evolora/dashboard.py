@@ -16,7 +16,7 @@ import pandas as pd
 
 from .analysis import RunData, attempt_table, cell_table, gate_table, kin, load, organelle_table, summary
 from .charts import CHARTS, chart_accuracy, chart_roi
-from .comparison import comparison
+from .comparison import beside, read_runs
 from .page import figure, inert, page, table_html, write_page
 from .runs import TABLES
 
@@ -130,15 +130,13 @@ def _one(data: RunData, limit: int, say: Callable[[str], None]) -> tuple[str, di
 # %% ../nbs/18_dashboard.ipynb #ee55e6e7
 def _several(folders: list, say: Callable[[str], None]) -> tuple[str, dict[str, str], dict[str, dict]]:
     "Head, sections and what is drawn, for runs side by side"
-    tables, drawn, shown = comparison(folders), {}, ''
-    runs = []
-    for folder in folders:
-        say(f'reading {folder}')
-        runs.append(tame(load(folder)))
+    known, data = read_runs(folders, say=say)
+    runs, drawn, shown = [tame(tables) for tables in data], {}, ''
     for name, chart in {'accuracy': chart_accuracy, 'roi': chart_roi}.items():
+        say(f'drawing {name}')
         html, drawn[name] = _figure(name, chart(runs))
         shown += html
-    sections = {'Runs': ''.join(table_html(table, title) for title, table in tables.items() if len(table)),
+    sections = {'Runs': ''.join(table_html(table, title) for title, table in beside(known, data).items() if len(table)),
                 'Learning': f'<div class="charts">{shown}</div>'}
     names = ', '.join(f'<bdi>{inert(run.name)}</bdi>' for run in runs)
     return f'<h1>{len(runs)} runs</h1><p class="soft">{names}</p>', sections, drawn

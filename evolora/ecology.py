@@ -28,8 +28,7 @@ from .curriculum import Curriculum, Forager
 from .demography import Demography
 from .economy import Ledger, Prices
 from .exams import Examiner
-from .gates import Decision, event, tally
-from .gates import turn as whole_turn
+from .gates import Decision, event, tally, turn as whole_turn
 from .host import Generation as Answers
 from .host import Host
 from .organelles import Population
@@ -63,7 +62,7 @@ class Ecology:
         self.history: list[Generation] = []
         self.merges: list[Merge] = []           # with their weights, for an audit; kept in memory only
         self.relief = config.economy.floor, config.economy.roi_gate
-        self._busy, self._timing, self._bankrupt, self._topup = threading.Lock(), {}, [], {}
+        self._busy, self.half, self._timing, self._bankrupt, self._topup = threading.Lock(), False, {}, [], {}
         for i in range(config.founders):
             self.demography.found(0, rank=config.rank, traits=config.traits, step=config.founder_step if i else 0.)
 
@@ -87,7 +86,9 @@ class Ecology:
         with self.still():
             if not len(self.population):
                 raise RuntimeError("nobody is left alive; begin a new ecology, with a cheaper ticket or more founders")
-            self._timing, heard = {}, self.controls.heed(self.generation, self.ledger)
+            if self.half: raise RuntimeError(f"generation {self.generation} ended half-way; begin anew or resume a run")
+            self.half, self._timing = True, {}
+            heard = self.controls.heed(self.generation, self.ledger)
             self.tune()
             season = self.controls.season(self.generation)
             gates = self._tickets(season)
@@ -362,7 +363,7 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, dec
     record = Generation(row, answers, self.ledger.drain(), lineage, timing, decisions,
                         self.assimilation.tokens.drain(), merges, heard.knobs, heard.feedback)
     self.history[-1:] = [g.numbers_only() for g in self.history[-1:]] + [record]
-    self.generation += 1
+    self.generation, self.half = self.generation + 1, False
     return record
 
 # %% ../nbs/12_ecology.ipynb #39013ada

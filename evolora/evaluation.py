@@ -80,13 +80,14 @@ def _table(columns: dict[str, list]) -> pd.DataFrame:
 
 # %% ../nbs/14_evaluation.ipynb #07703405
 def _ask(model, tasks: list[Task], who: list[str | None], sample: list[int], *, temperature: float = 0., seed: int = 0,
-         max_new_tokens: int = 48, rows: int = 512) -> pd.DataFrame:
+         max_new_tokens: int = 48, rows: int = 512,
+         on_rows: Callable[[int, int], None] = lambda done, total: None) -> pd.DataFrame:
     "One row an answer: what `answer` and the others have in common"
     luck = {(id, s): seed_of(seed, generation=s, purpose='evaluation', organelle=id)
             for id, s in {(t.id, s) for t, s in zip(tasks, sample)}}
     made = model.generate([t.prompt for t in tasks], *([who] if hasattr(model, 'ids') else []), temperature=temperature,
                           seeds=[luck[t.id, s] for t, s in zip(tasks, sample)], max_new_tokens=max_new_tokens,
-                          rows=rows)
+                          rows=rows, on_rows=on_rows)
     # Relatives often say the same: each reply to a task is graded once.
     said = [(t.family, t.depth, t.id, text) for t, text in zip(tasks, made.texts)]
     worth = {key: _read(t, key[-1]) for key, t in dict(zip(said, tasks)).items()}
@@ -100,11 +101,12 @@ def answer(model, # a Population, or a Host
            *, temperature: float = 0., # 0 is greedy
            seed: int = 0, sample: int = 0, # luck depends on these and the task alone
            max_new_tokens: int = 48, rows: int = 512, # rows in flight: what to lower when memory runs out
+           on_rows: Callable[[int, int], None] = lambda done, total: None, # hears how many are answered, of how many
           ) -> pd.DataFrame:
     "One row a task, with the columns in `COLUMNS`; ValueError for no tasks and for unknown organelles"
     tasks = listed(tasks)
     return _ask(model, tasks, _who(model, organelles, len(tasks)), [sample] * len(tasks), temperature=temperature,
-                seed=seed, max_new_tokens=max_new_tokens, rows=rows)
+                seed=seed, max_new_tokens=max_new_tokens, rows=rows, on_rows=on_rows)
 
 # %% ../nbs/14_evaluation.ipynb #2928a014
 def candidates(population, host: bool) -> list[str | None]:

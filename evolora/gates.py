@@ -159,6 +159,7 @@ def register_gate(gate: Gate, *,
     "Make a gate of one's own known by its name; ValueError with what is wrong with it"
     if not isinstance(gate, Gate) or not callable(gate.measure):
         raise ValueError(f"expected a Gate that knows where its numbers come from, got {gate!r:.60}; give it a measure")
+    GATES.check(gate.name)          # first: what is said of a fault names it
     if gate.relation not in _RELATIONS:
         raise ValueError(f"gate {gate.name!r}: expected one of {', '.join(_RELATIONS)}, got {gate.relation!r:.40}")
     if gate.name in _COUNTED or gate.name.startswith('topup_'):     # the counters of a generation are called so

@@ -95,6 +95,7 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
            authors: 'Authors | None' = None, # who answers each row; default: the bare model
            rows: int = 512, # rows in flight: what to lower when memory runs out
            chunk: int = 768, # prompt tokens in one pass
+           on_rows: Callable[[int, int], None] = lambda done, total: None, # is called before and after each batch
           ) -> Samples:
     "Continue every prompt, each row with its own adapters and its own luck"
     n = len(prompts)
@@ -105,11 +106,14 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
     length = torch.zeros(n, dtype=torch.long, device=model.device)
     margins = torch.ones(n, device=model.device)
     luck = torch.from_numpy(uniforms(seeds, max_new_tokens)).to(model.device)
-    stop = torch.tensor(list(ends), device=model.device)
+    stop, done = torch.tensor(list(ends), device=model.device), 0
+    on_rows(done, n)
     for batch in _batches(groups_of(prompts, authors.who), rows):
         plan = authors.plan(batch, prompts, max_new_tokens, chunk)
         with _spare_memory(rows=rows, chunk=chunk):
             _continue(session(model, plan), batch, (tokens, logprobs, length, margins), luck, stop, temperature)
+        done += sum(map(len, batch))
+        on_rows(done, n)
     length = length.tolist()
     cut = lambda x: [row[:k] for row, k in zip(x.tolist(), length)]
     return Samples(cut(tokens), cut(logprobs), margins.cpu().numpy().astype(float))

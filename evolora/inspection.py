@@ -137,15 +137,18 @@ def _numbers(base: alt.Chart, value: str, spec: str, pale: str) -> alt.Chart:
 
 def _amounts(table: pd.DataFrame, across: str, down: alt.Y, value: str, title: str, tips: list) -> alt.LayerChart:
     "A heatmap of shares of the host's norm, by block or target"
-    few, top = table[across].nunique() <= _FEW, float(np.nanmax([1e-9, *table[value]]))
-    x = alt.X('block:O', title='block of the host, from input to output', axis=alt.Axis(labelAngle=0))
+    columns, top = table[across].nunique(), float(np.nanmax([1e-9, *table[value]]))
+    few, low = columns <= _FEW, len(table) < 4 * columns        # a colour bar is as high as four rows
+    words = 'block of the host, from input to output' if columns > 4 else 'block'
+    x = alt.X('block:O', title=words, axis=alt.Axis(labelAngle=0))
     if across == 'target': x = alt.X('target:N', title='target', sort=None, axis=alt.Axis(labelAngle=-40))
     base = alt.Chart(table).encode(x=x, y=down)
     fields = base.mark_rect(stroke='white', strokeWidth=.6).encode(
         tooltip=tips, color=alt.Color(f'{value}:Q', title=title, scale=alt.Scale(domain=[0, top], scheme='cividis'),
-                                      legend=alt.Legend(format='.1~%', gradientLength=90)))
+                                      legend=None if few and low else alt.Legend(format='.1~%', gradientLength=90)))
     drawn = [fields] + [_numbers(base, f'{value}:Q', '.1%', f'datum.{value} > {.55 * top}')] * few
-    return alt.layer(*drawn).properties(width=alt.Step(44 if few else 20), height=alt.Step(26))
+    high = 26 if len(table) <= 32 * columns else 14
+    return alt.layer(*drawn).properties(width=alt.Step(44 if few else 20), height=alt.Step(high))
 
 def chart_delta(table: pd.DataFrame, *, organelle: str = 'it') -> alt.LayerChart:
     "Where an organelle has written, from `delta_norms`"
@@ -184,19 +187,20 @@ def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
     "Who resembles whom, from `similarity`"
     names = list(table.index)
     flat = table.rename_axis(index='one').reset_index().melt('one', var_name='other', value_name='cosine')
-    axis = dict(sort=names, title='organelle, similar ones side by side')
-    base = alt.Chart(flat).encode(x=alt.X('other:N', axis=alt.Axis(labelAngle=0), **axis), y=alt.Y('one:N', **axis))
+    few, title = len(names) <= _FEW, 'organelle, similar ones side by side' if len(names) > 4 else 'organelle'
+    x = alt.X('other:N', sort=names, title=title, axis=alt.Axis(labelAngle=0 if few else -90))
+    base = alt.Chart(flat).encode(x=x, y=alt.Y('one:N', sort=names, title='organelle'))
     scale = alt.Scale(domain=[-1, 1], scheme='blueorange')
     fields = base.mark_rect(stroke='white', strokeWidth=.6).encode(
         color=alt.condition('isValid(datum.cosine)', alt.Color('cosine:Q', title='cosine', scale=scale),
                             alt.value('#e4e4e4')),
         tooltip=['one:N', 'other:N', alt.Tooltip('cosine:Q', format='.3f')])
-    drawn = [fields] if len(names) > _FEW else [
-        fields, _numbers(base, 'cosine:Q', '.2f', '!isValid(datum.cosine) || abs(datum.cosine) < .65')]
+    drawn = [fields] + [_numbers(base, 'cosine:Q', '.2f', '!isValid(datum.cosine) || abs(datum.cosine) < .65')] * few
     apart = table.to_numpy()[~np.eye(len(table), dtype=bool)]
     said = f'from {np.nanmin(apart):.2f} to {np.nanmax(apart):.2f}' if np.isfinite(apart).any() else 'of no pair'
     return alt.layer(*drawn).properties(
-        width=alt.Step(34), height=alt.Step(26), description=f'Cosine of ΔW between organelles, {said}',
+        width=alt.Step(34 if few else 14), height=alt.Step(26 if few else 14),
+        description=f'Cosine of ΔW between organelles, {said}',
         title=alt.Title('Who resembles whom', subtitle='cosine of ΔW over all maps; grey: adds nothing'))
 
 def chart_drift(table: pd.DataFrame) -> alt.LayerChart:
@@ -206,11 +210,12 @@ def chart_drift(table: pd.DataFrame) -> alt.LayerChart:
     tips = ['organelle:N', f'{across}:N', alt.Tooltip('of_host:Q', format='.2%'),
             alt.Tooltip('relative:Q', format='.0%'),
             *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('birth', 'now', 'moved'))]
-    down, most = alt.Y('organelle:N', title='organelle, oldest first', sort=None), table['of_host'].idxmax()
+    ids, most = table.index.unique(0), table['of_host'].idxmax()
+    whose = f'{len(ids)} organelles' if len(ids) > 1 else ids[0]
+    down = alt.Y('organelle:N', title='organelle, oldest first' if len(ids) > 4 else None, sort=None)
     return _amounts(table.reset_index(), across, down, 'of_host', 'moved / ‖W‖ (share)', tips).properties(
         title=alt.Title('Drift from birth', subtitle='norm of ΔW now − ΔW at birth, in per cent of the weight’s'),
-        description=f'Drift of {table.index.unique(0).size} organelles: at most {table["of_host"].max():.1%}, '
-                    f'{most[0]} in {across} {most[1]}')
+        description=f'Drift of {whose}: at most {table["of_host"].max():.1%}, {most[0]} in {across} {most[1]}')
 
 # %% ../nbs/17_inspection.ipynb #71ea5c71
 @dataclass(frozen=True, eq=False, repr=False)

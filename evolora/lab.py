@@ -6,95 +6,82 @@
 __all__ = ['Lab']
 
 # %% ../nbs/19_lab.ipynb #37d65de3
-import threading
-import time
-import traceback
 import warnings
-import weakref
-from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from statistics import median
 
-import altair as alt
 import ipywidgets as W
 from fastcore.basics import patch
+from IPython import get_ipython
 
-from .analysis import load
-from .checkpoints import checkpoints
-from .chronicle import Generation
-from .configuration import PRESETS, load_config
+from .configuration import load_config
 from .ecology import Ecology
-from .files import owner, taken
-from .host import load_host
-from .inspection import Beside, answers_beside, chart_delta, delta_norms
-from .live import live_spec, output, picture_html
-from .runner import Runner
+from .inspection import Beside, answers_beside
+from .runner import Runner, world_of
 from .runs import Run
-from .sessions import Session, resume_session
-from .views import View, answers_html, gates_html, look, look_at, organelle_html, shown, table_html
-from .widgets import Panel, error_html, progress_html, status_html
+from .sessions import Session
+from .views import answers_html, shown
+from .widgets import error_html
+from .window import Window
 
 # %% ../nbs/19_lab.ipynb #a96d00f7
 _OPEN: dict[object, 'Lab'] = {}         # what is shown → the lab that shows it
-_SHARE, _EVERY, _BEAT = 20, .2, .15     # drawing may take 1/20 of the time; seconds between pictures, and between ticks
 
 def _key(source, preset: str, seed: int) -> object:
     if isinstance(source, Session): source = source.ecology
     if isinstance(source, Ecology): return id(source)
     return (preset, seed) if source is None else Path(source).resolve()
 
-def _maker(source, preset: str, seed: int) -> Callable:
-    "How the world of a lab is made when it is wanted"
-    if isinstance(source, (Ecology, Session)): return source
-    if source is None: return lambda: Ecology(load_host('embedded'), load_config(preset), seed=seed)
-    return lambda: resume_session(source)
+def _cell() -> tuple[str, str] | None:
+    "The cell that is run, and the request to run it; None where nobody says which"
+    kernel = getattr(get_ipython(), 'kernel', None)
+    asked = kernel.get_parent() if kernel else {}
+    cell = asked.get('metadata', {}).get('cellId')
+    return (cell, asked['header']['msg_id']) if cell else None
+
+def _checked(preset: str | Path, seed: int) -> tuple[str, int]:
+    "What a new ecology begins with; ValueError for what none can begin with"
+    load_config(preset)
+    if seed < 0: raise ValueError(f"seed expected 0 or more, got {seed}; any whole number is a seed")
+    return str(preset), seed
 
 # %% ../nbs/19_lab.ipynb #b5e2a180
-class Lab(Panel):
+class Lab(Window):
     "A panel that shows an ecology living: of an `Ecology`, a `Session`, the folder of a run, or else of a preset"
     def __init__(self, source: Ecology | Session | str | Path | None = None, *, preset: str = 'ecology', seed: int = 0):
         if not (source is None or isinstance(source, (Ecology, Session, str, Path))):
             raise ValueError(f"expected an Ecology, a Session or the folder of a run, got a {type(source).__name__}; "
                              "Lab() begins a new ecology")
-        self.folder = Path(source) if isinstance(source, (str, Path)) else None
-        if self.folder: Run.open(self.folder)
-        load_config(preset)
-        super().__init__(sorted(p.stem for p in PRESETS.glob('*.yaml')))
-        self.view, self.said, self.ticks, self.closed = None, None, 0, False
-        self._births, self._lines, self._due, self._shown, self._sure = {}, deque(maxlen=200), 0., {}, False
-        self._weighed = None
-        self._beating, self._drawing = threading.Lock(), threading.RLock()
-        self.preset.value, self.seed.value = preset, seed
+        if isinstance(source, (str, Path)): Run.open(source)
+        preset, seed = _checked(preset, seed)
+        super().__init__()
+        self._choose(preset, seed)
         self._begin(source, preset, seed)
         self._wire()
-        if self.folder and not self.ecology: self._watch_folder()
-        else: self.runner.submit(lambda ecology: None)      # whoever presses Step shall not wait for a model
-        self._controls()
+        if self.folder and not self.ecology: self.watch_folder()
+        else: self._submit(lambda ecology: None)     # whoever presses Step shall not wait for a model
+        self.refresh()
 
-    @property
-    def ecology(self) -> Ecology | None: return self.runner.ecology
-
-    @property
-    def organelle(self) -> str | None:
-        "The one that is selected"
-        return self.who.value
+    def __repr__(self) -> str: return f'Lab({self.name}, {self.view.generation if self.view else 0} generations)'
 
 # %% ../nbs/19_lab.ipynb #4a3566f8
 @patch
 def _begin(self: Lab, source, preset: str, seed: int) -> None:
     "Take the place of the lab that shows the same, or begin with a runner of our own"
-    self.key = _key(source, preset, seed)
+    self.key, self.cell = _key(source, preset, seed), _cell()
+    folder = Path(source) if isinstance(source, (str, Path)) else None
     own = lambda lab: lab.key == self.key or lab.ecology is not None and id(lab.ecology) == self.key
     old = next((lab for lab in list(_OPEN.values()) if own(lab)), None)
+    if old and folder and old.barred():         # it cannot go on, but from the last checkpoint we can
+        old.close()
+        old = None
     if old:
         old._let_go()
-        self.runner, self._births, self._lines = old.runner, old._births, old._lines
-        self.folder = self.folder or old.folder
-    else: self.runner = Runner(_maker(source, preset, seed))
+        self.see(old.runner, folder or old.folder, old.memory)
+    else: self.see(Runner(world_of(source, preset, seed)), folder)
     _OPEN[self.key] = self
-    self.runner.watchers.append(self._told)
+    for lab in list(_OPEN.values()):
+        if self.cell and lab.cell and lab.cell[0] == self.cell[0] and lab.cell[1] != self.cell[1]: lab.close()
 
 @patch
 def _let_go(self: Lab) -> None:
@@ -109,17 +96,31 @@ def _let_go(self: Lab) -> None:
 
 @patch
 def close(self: Lab) -> None:
-    "Close the panel; an ecology lives on, and a run that this lab resumed is saved and left to others"
+    "Close the panel, and stop after this generation; a run that this lab resumed is saved and left to others"
     if self.closed: return
     world, resumed = self.runner.world, self.folder is not None
     self._let_go()
-    if resumed and isinstance(world, Session):
-        self.runner.stop()
-        self.runner.submit(lambda ecology: (world.save(), world.close()))
+    self.runner.stop()
+    def leave(ecology: Ecology) -> None:
+        try: world.save()
+        finally: world.close()
+    def told(future: Future) -> None:       # there is no panel any more that could say it
+        if error := future.exception(): warnings.warn(
+            f"expected to save {world.run.folder} as its lab was closed, got {error!r}; Lab({str(world.run.folder)!r}) "
+            "goes on from its last checkpoint")
+    if resumed and isinstance(world, Session) and not world.over: self.runner.submit(leave).add_done_callback(told)
 
 # %% ../nbs/19_lab.ipynb #ddf9fa09
 @patch
+def _asked(self: Lab) -> None:
+    "Forget the last error, since something else is wanted; ValueError of a lab that is closed"
+    if self.closed: raise ValueError("expected an open lab, got one that was closed, or whose ecology is shown by "
+                                     "another one; show it again with Lab(…)")
+    self.error.value = ''
+
+@patch
 def _may(self: Lab) -> None:
+    self._asked()
     if reason := self.barred(): raise ValueError(reason)
 
 @patch
@@ -127,43 +128,55 @@ def step(self: Lab) -> None:
     "Live one generation"
     self._may()
     self.runner.step()
-    self._started()
+    self.started()
 
 @patch
 def run(self: Lab, generations: int | None = None) -> None: # None: what a pause left, else until paused
     "Live so many generations"
     self._may()
     self.runner.run(generations)
-    self._started()
+    self.started()
 
 @patch
 def pause(self: Lab) -> None:
     "Stop after this generation; `run()` goes on with what is left"
+    self._asked()
     self.runner.pause()
-    self._controls()
+    self.refresh()
 
 @patch
 def stop(self: Lab) -> None:
     "Stop after this generation, and forget what is left"
+    self._asked()
     self.runner.stop()
-    self._controls()
+    self.refresh()
 
 @patch
 def wait(self: Lab, timeout: float | None = None) -> bool: # in seconds
     "Until nothing is under way; False if that takes longer"
     return self.runner.wait(timeout)
 
+@patch
+def resume(self: Lab) -> Ecology:
+    "The ecology; that of a folder is loaded now, from the last checkpoint"
+    if self.ecology: return self.ecology
+    self._may()
+    future = self._submit(lambda ecology: ecology)
+    self.started()
+    return future.result()
+
 # %% ../nbs/19_lab.ipynb #5bf69fb6
 @patch
 def _ours(self: Lab) -> Ecology:
+    self._asked()
     if self.ecology: return self.ecology
-    raise ValueError("expected an ecology, got none yet; step first")
+    raise ValueError("expected an ecology, got none yet; step first, or resume()")
 
 @patch
 def turn(self: Lab, **values: float) -> None:
     "Turn knobs from the next generation on, as `Ecology.turn` does"
     self._ours().turn(**values)
-    self._show_knobs()
+    self.show_desk()
 
 @patch
 def select(self: Lab, organelle: str) -> None:
@@ -175,10 +188,14 @@ def select(self: Lab, organelle: str) -> None:
 
 @patch
 def thumb(self: Lab, up: bool) -> None:
-    "Praise or blame the last answer of an organelle"
-    if self.said is None: raise ValueError("expected an answer to judge, got none; ask(prompt) first")
-    self._ours().thumb(*self.said, up)
-    weight = self._ours().knobs['feedback']
+    "Praise or blame the last answer of an organelle; the last word before the next generation counts"
+    ecology = self._ours()
+    if not self.judgeable: raise ValueError("expected an answer to judge, got none, or one whose thumb is booked; "
+                                            "ask(prompt) first")
+    ecology.thumb(*self.said, up)
+    self.judged = True
+    self.show_desk()
+    weight = self.stand['feedback']
     does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
     self.thumbs.value = shown(f"{'praised' if up else 'blamed'}: {does}")
 
@@ -190,13 +207,18 @@ def _put(self: Lab, prompt: str, most: int) -> Future:
     if not prompt.strip(): raise ValueError("expected a question, got an empty one; type a task")
     organelle = self.organelle
     if organelle is None: raise ValueError("expected an organelle to ask, got none selected; step first")
+    def answer(ecology: Ecology) -> Beside:
+        found = answers_beside(ecology.population, organelle, prompt, max_new_tokens=most)
+        # Here, and not when it is shown: whoever waits for the answer may judge it at once.
+        self.said, self.judged = (organelle, prompt, found.answers.loc[organelle, 'text']), False
+        return found
     def answered(future: Future) -> None:
-        if future.exception(): return self._fail(future.exception())
-        self.said = organelle, prompt, future.result().answers.loc[organelle, 'text']
-        self._show_answers(future.result())
+        self.answers.value = answers_html(future.result().answers) if not future.exception() else (
+            '<p class="quiet">there is no answer: the question failed, as is said above</p>')
+        self.refresh()
+    self.said, self.thumbs.value = None, ''         # an answer that is not seen any more cannot be judged
     self.answers.value = '<p class="quiet">waits for the end of this generation …</p>'
-    future = self.runner.submit(
-        lambda ecology: answers_beside(ecology.population, organelle, prompt, max_new_tokens=most))
+    future = self._submit(answer)
     future.add_done_callback(answered)
     return future
 
@@ -207,204 +229,41 @@ def ask(self: Lab, prompt: str, *, max_new_tokens: int = 48) -> Beside:
 
 # %% ../nbs/19_lab.ipynb #8521e090
 @patch
+def _choose(self: Lab, preset: str, seed: int) -> None:
+    "Show what begins anew; a file of one's own is one more preset"
+    if preset not in self.preset.options: self.preset.options = (*self.preset.options, preset)
+    self.preset.value, self.seed.value = preset, seed
+
+@patch
 def new(self: Lab, preset: str | None = None, seed: int | None = None) -> None: # None: as the panel has them
     "Show a new ecology instead; the one before is forgotten, unless you hold it or it has a folder"
-    preset, seed = preset or self.preset.value, self.seed.value if seed is None else seed
-    load_config(preset)
-    if seed < 0: raise ValueError(f"seed expected 0 or more, got {seed}; any whole number is a seed")
-    if self.runner.busy: raise ValueError("expected a lab at rest, got one that is at work; pause it first")
+    self._asked()
+    preset, seed = _checked(preset or self.preset.value, self.seed.value if seed is None else seed)
+    if self.runner.busy: raise ValueError("expected a lab at rest, got one that is at work; pause it, or wait for it")
     self.runner.watchers.remove(self._told)
     if isinstance(self.runner.world, Session) and self.folder: self.runner.world.close()
     del _OPEN[self.key]
-    self.folder, self.view, self.said, self.runner = None, None, None, Runner(_maker(None, preset, seed))
-    self._births, self._lines = {}, deque(maxlen=200)
-    self.preset.value, self.seed.value, self.key = preset, seed, (preset, seed)
-    if other := _OPEN.get(self.key): other._let_go()
+    self._choose(preset, seed)
+    self.key = preset, seed
+    if other := _OPEN.get(self.key): other.close()
     _OPEN[self.key] = self
-    self.runner.watchers.append(self._told)
-    self.runner.submit(lambda ecology: None)
-    self._controls()
-
-# %% ../nbs/19_lab.ipynb #ea5018bf
-@patch
-def _told(self: Lab, record: Generation | None) -> None:
-    "Called on the runner's thread"
-    if record is not None:
-        self._births |= {row['organelle']: row for row in record.lineage if row['event'] == 'birth'}
-        self._lines.append(record.ticker())
-        if time.monotonic() < self._due: return self._started()
-    if self.ecology and (self.view is None or self.view.generation != self.ecology.generation):
-        began = time.monotonic()
-        self.draw(look(self.ecology, name=self._name(), births=self._births))
-        self._due = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - began))
-    self._fail(self.runner.error) if self.runner.error else self._controls()
-    if record is not None: self._started()
-
-@patch
-def _name(self: Lab) -> str:
-    if self.folder: return self.folder.resolve().name
-    if isinstance(self.runner.world, Session): return self.runner.world.run.folder.resolve().name
-    return 'in memory'
-
-@patch
-def draw(self: Lab, view: View) -> None:
-    "Show a view: what is always seen, and the page that is open"
-    with self._drawing:
-        self.view = view
-        about = ', '.join(f'{k} {v}' for k, v in view.about.items())
-        self.head.value = f'<h3>evolora <small>{shown(view.name)}, {shown(about)}</small></h3>'
-        alive = list(map(str, view.alive.index))
-        if tuple(alive) != self.who.options:
-            kept = self.who.value if self.who.value in alive else next(iter(alive), None)
-            with self.hold_trait_notifications(): self.who.options = alive
-            self.who.value = kept
-        self._show_page()
-        self._show_knobs()
-
-# %% ../nbs/19_lab.ipynb #fabcc5f2
-@patch
-def _show_page(self: Lab) -> None:
-    "Fill the page that is open"
-    if (view := self.view) is None: return
-    page = self.tabs.titles[self.tabs.selected_index or 0]
-    if page == 'Live' and view.rows: self.charts.outputs = (output(live_spec(view.rows)),)
-    if page == 'Population': self.population_page.value = table_html(view.alive, empty='nobody is alive')
-    if page == 'Gates': self.gates_page.value = gates_html(view)
-    if page == 'Organelle':
-        self.organelle_page.value = organelle_html(view, self.organelle) if self.organelle else table_html(view.alive)
-        self._weigh(view)
-    if page == 'Log':
-        lines = list(self._lines)[::-1][:40]
-        self.log_page.value = '<pre>' + '\n'.join(shown(line) for line in lines) + '</pre>'
-
-@patch
-def _weigh(self: Lab, view: View) -> None:
-    "Draw what the selected organelle has written into the weights, once the runner has a moment"
-    organelle, which = self.organelle, (self.organelle, view.generation)
-    if None in (self.ecology, organelle) or which == self._weighed or self.runner.left: return
-    self._weighed = which
-    def drawn(future: Future) -> None:
-        if future.exception(): return self._fail(future.exception())
-        with alt.theme.enable('evolora'): spec = chart_delta(future.result(), organelle=organelle).to_dict()
-        if organelle == self.organelle: self.weights.outputs = (output(spec),)
-    self.runner.submit(lambda ecology: delta_norms(ecology.population, organelle)).add_done_callback(drawn)
-
-@patch
-def _show_answers(self: Lab, beside: Beside) -> None:
-    self.answers.value, self.thumbs.value = answers_html(beside.answers), ''
-    self._controls()
-
-@patch
-def _show_knobs(self: Lab) -> None:
-    if not self.ecology: return
-    turned, thumbs = self.ecology.controls.waiting
-    self._shown = {**self.ecology.knobs, **turned}
-    self.show_knobs(self.ecology.knobs, turned, thumbs)
-
-# %% ../nbs/19_lab.ipynb #dc3dea9b
-@patch
-def barred(self: Lab) -> str:
-    "Why this lab can only show, or nothing"
-    if self.folder is None or self.ecology is not None or self.runner.busy: return ''
-    if not checkpoints(self.folder): return 'this run has no checkpoint to go on from; it can only be shown'
-    if taken(self.folder): return f'{owner(self.folder)} is at work in this folder; it can only be watched'
-    return ''
-
-@patch
-def _controls(self: Lab) -> None:
-    "What is under way, in a sentence, and which buttons make sense"
-    with self._drawing:         # or what another thread saw a moment ago would be shown last
-        if self.closed: return
-        r, barred = self.runner, self.barred()
-        busy, alive = r.busy and bool(r.left or r.began), len(self.view.alive) if self.view else 0
-        dead = self.view is not None and not alive
-        doing = 'nobody is left; begin anew, with a cheaper ticket' if dead else r.doing
-        self._sure, now = False, self.view.generation if self.view else 0
-        self.arrange(f'generation {now} · {alive} alive · {barred or doing}', busy=busy,
-                     able=not (dead or barred), lived=self.ecology is not None, said=self.said is not None)
-
-# %% ../nbs/19_lab.ipynb #da3c263b
-@patch
-def _started(self: Lab) -> None:
-    "See to it that the bar moves while something is under way"
-    self._controls()
-    self.error.value = ''
-    if self._beating.acquire(blocking=False): threading.Thread(target=self._beat, daemon=True).start()
-
-@patch
-def _beat(self: Lab) -> None:
-    try:
-        while not self.closed and self.runner.busy:
-            self._tick()
-            time.sleep(_BEAT)
-        self._controls()
-    finally: self._beating.release()
-
-@patch
-def _tick(self: Lab) -> None:
-    "Where the present generation is"
-    began, ecology = self.runner.began, self.ecology
-    self.ticks += 1
-    if ecology is None or began is None:
-        self.progress.value = progress_html('the model is being loaded …' if ecology is None else '', 0.)
-        return
-    spent, known = time.monotonic() - began, [g.timing['seconds'] for g in ecology.history[-5:]]
-    share = spent / median(known) if known else 0.
-    part = ecology.part or '…'
-    self.progress.value = progress_html(f'generation {ecology.generation + 1}: {part}, {spent:.1f} s', share)
-
-# %% ../nbs/19_lab.ipynb #60200a71
-def _follow(lab: weakref.ref) -> None:
-    "Read a folder again and again, until its lab is closed or lives itself"
-    size, due = -1, 0.
-    while (me := lab()) is not None and not me.closed and me.folder and me.ecology is None:
-        me._safely(me._controls)
-        if time.monotonic() >= due and (now := Run.open(me.folder).size('generations')) != size:
-            size, began = now, time.monotonic()
-            me._safely(me._read_folder)
-            due = time.monotonic() + max(1., _SHARE * (time.monotonic() - began))
-        del me
-        time.sleep(.5)
-
-@patch
-def _read_folder(self: Lab) -> None:
-    if not Run.open(self.folder).size('generations'): return
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')         # a torn last line is being written
-        data = load(self.folder)
-    if self.ecology is None: self.draw(look_at(data))
-
-@patch
-def _watch_folder(self: Lab) -> None:
-    self._safely(self._read_folder)
-    threading.Thread(target=_follow, args=[weakref.ref(self)], daemon=True).start()
+    self.see(Runner(world_of(None, preset, seed)))
+    self._submit(lambda ecology: None)
 
 # %% ../nbs/19_lab.ipynb #836f0ffe
-@patch
-def _fail(self: Lab, error: BaseException) -> None:
-    "Show an error in the panel"
-    self.error.value = error_html(error, ''.join(traceback.format_exception(error)))
-    self._controls()
-
-@patch
-def _safely(self: Lab, call: Callable) -> None:
-    try: call()
-    except Exception as error:
-        if not self.closed: self._fail(error)
-
 @patch
 def _renew(self: Lab) -> None:
     "New, but only at the second press where generations would be forgotten"
     lived = self.ecology.generation if self.ecology and not isinstance(self.runner.world, Session) else 0
-    if not lived or self._sure: return self.new()
-    self._sure, self.new_button.description = True, 'Sure?'
+    if not lived or self.sure: return self.new()
+    self.sure, self.new_button.description = True, 'Sure?'
     self.error.value = error_html(ValueError(f'{lived} generations would be forgotten; press again, or run on'))
 
 @patch
 def _turned(self: Lab, name: str, value: float) -> None:
-    if value == self._shown.get(name, value): return       # it was the panel that moved it
+    if value == self.stand.get(name, value): return       # it was the panel that moved it
     try: self.turn(**{name: value})
-    finally: self._show_knobs()
+    finally: self.show_desk()
 
 @patch
 def _wire(self: Lab) -> None:
@@ -412,25 +271,8 @@ def _wire(self: Lab) -> None:
     does = {self.step_button: self.step, self.run_button: self.run, self.many_button: lambda: self.run(self.n.value),
             self.pause_button: self.pause, self.stop_button: self.stop, self.new_button: self._renew,
             self.ask_button: lambda: self._put(self.prompt.value or self.prompt.placeholder, 48),
+            self.winter_button: lambda: self.turn(winter=3),
             self.up_button: lambda: self.thumb(True), self.down_button: lambda: self.thumb(False)}
-    for b, call in does.items(): b.on_click(lambda _, call=call: self._safely(call))
+    for b, call in does.items(): b.on_click(lambda _, call=call: self.safely(call))
     for name, box in self.knobs.items():
-        box.observe(lambda change, name=name: self._safely(lambda: self._turned(name, change['new'])), 'value')
-    self.tabs.observe(lambda _: self._safely(self._show_page), 'selected_index')
-    self.who.observe(lambda _: self._safely(self._show_page), 'value')
-
-# %% ../nbs/19_lab.ipynb #de1df1c5
-@patch
-def snapshot_html(self: Lab) -> str:
-    "The panel of this moment without widgets"
-    if self.view is None: return '<p>evolora lab: no generation yet</p>'
-    return ''.join([self.head.value, self.status.value, picture_html(self.view.rows),
-                    table_html(self.view.alive, most=8)])
-
-@patch
-def _repr_mimebundle_(self: Lab, **how) -> dict:
-    return W.VBox._repr_mimebundle_(self, **how) | {'text/html': self.snapshot_html()}
-
-@patch
-def __repr__(self: Lab) -> str:
-    return f'Lab({self._name()}, generation {self.view.generation if self.view else 0})'
+        box.observe(lambda change, name=name: self.safely(lambda: self._turned(name, change['new'])), 'value')

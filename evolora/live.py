@@ -10,6 +10,7 @@ import base64
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import cycle
 
 import altair as alt
 import numpy as np
@@ -106,9 +107,18 @@ def _energy() -> alt.Chart:
         opacity=.5, color=_ORANGE, line={'color': _ORANGE, 'strokeWidth': 2.5}, point={'size': 12, 'color': _ORANGE}
     ).encode(x=_x(), y=y, tooltip=['generation:Q', 'energy:Q'])
 
+def _mixed(color: str, other: int, share: float) -> str: # other: 0 is black, 255 white
+    return '#' + ''.join(f'{round(int(color[i:i + 2], 16) * (1 - share) + other * share):02X}' for i in (1, 3, 5))
+
+_HUES = OKABE_ITO[:7]
+_TONES = [*_HUES, *(_mixed(hue, 0, .35) for hue in _HUES), *(_mixed(hue, 255, .55) for hue in _HUES)]
+
+def _colors() -> dict[str, str]:
+    "What colour each gate has in every picture; the tones are as many as the gates and events of the library"
+    return dict(zip([*GATES, *EVENTS], cycle(_TONES))) | {'ready': _GREY, 'other': _mixed(_GREY, 255, .5)}
+
 def _gates() -> alt.Chart:
-    color = alt.Color('gate:N', title=None, legend=alt.Legend(orient='bottom', columns=6, labelLimit=160),
-                      scale=alt.Scale(range=OKABE_ITO[:6]))
+    color = alt.Color('gate:N', title=None, legend=alt.Legend(orient='bottom', columns=6, labelLimit=160))
     y = alt.Y('low:Q', title='turns', axis=alt.Axis(tickCount=4, labelExpr=_WHOLE))
     return _chart('stops', 'Gates: what ended the turns of the organelles').mark_bar().encode(
         x=_x(), x2='end:Q', y=y, y2='high:Q', color=color, tooltip=['generation:Q', 'gate:N', 'turns:Q']).properties(
@@ -129,7 +139,11 @@ def _template() -> dict:
 def live_spec(rows: Sequence[dict]) -> dict:
     "The charts of these generations as a Vega-Lite specification"
     template, data = _template(), {'points': points(rows), 'stops': stops(rows)}
-    charts = template['vconcat'][:None if data['stops'] else -1]        # without merges there are no gates
+    *charts, gates = template['vconcat']
+    if seen := {stop['gate'] for stop in data['stops']}:        # without merges there are no gates
+        known = {name: color for name, color in _colors().items() if name in seen}
+        color = gates['encoding']['color'] | {'scale': {'domain': list(known), 'range': list(known.values())}}
+        charts.append(gates | {'encoding': gates['encoding'] | {'color': color}})
     said = (f"Accuracy, return on energy, population, energy and gates up to generation {rows[-1]['generation']}"
             if rows else 'No generation yet')
     return template | {'vconcat': charts, 'description': said, 'datasets': template['datasets'] | data}

@@ -22,7 +22,7 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, read_peft, read_tensors,
-                              target_linears, write_peft)
+                              names_here, target_linears, write_peft)
 from .files import read_json, write_whole
 from .generation import Authors, Trace, trace
 from .host import Generation, Host, check_room
@@ -59,12 +59,13 @@ class Population:
                  blocks: int | None = None): # adapters only in so many of the last blocks
         if not (isinstance(alpha, (int, float)) and 0 < alpha < math.inf):
             raise ValueError(f"alpha must be a positive number, got {alpha!r}; 8 is a fair start")
-        linears = target_linears(host.model, tuple(targets), blocks=blocks)
+        targets = names_here(host.model, targets)
+        linears = target_linears(host.model, targets, blocks=blocks)
         if not linears:
             raise ValueError("targets must name at least one linear map, got none; ('o_proj', "
                              "'down_proj') suits most models")
         self.host, self.alpha = host, float(alpha)
-        self.targets = tuple(targets) if blocks is None else tuple(linears)
+        self.targets = targets if blocks is None else tuple(linears)
         self.shapes = {n: tuple(m.weight.shape) for n, m in linears.items()}
         self.stack = AdapterStack(self.shapes, capacity=capacity, max_rank=max_rank,
                                   device=next(iter(linears.values())).weight.device)
@@ -225,7 +226,7 @@ def generate(self: Population, prompts: list[str], organelles: list[str | None],
                          f"got {len(organelles)} for {len(prompts)} prompts; make the lists equally long")
     for id in set(organelles) - {None}: self[id]
     made = self.host.generate(prompts, authors=self._authors(organelles), **keywords)
-    passed = made.prompt_tokens + np.maximum(made.new_tokens - 1, 0)
+    passed = np.array([self.host.meter.passed(int(p), int(t)) for p, t in zip(made.prompt_tokens, made.new_tokens)])
     extra = [0 if id is None else self.adapter_flops_per_token(id) for id in organelles]
     return replace(made, flops=made.flops + passed * np.array(extra))
 

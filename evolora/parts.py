@@ -36,12 +36,16 @@ class Parts(dict):
         self.kind, self.how, self.library, self.reserved = kind, how, tuple(library), tuple(reserved)
         self.own: dict[str, str] = {}       # name -> fingerprint
 
+    def check(self, name: str) -> None:
+        "ValueError for what is no name: not plain enough to be written into tables, pages and terminals as it is"
+        if not isinstance(name, str) or not re.fullmatch(NAME, name):
+            raise ValueError(f"expected a name of at most 40 lower-case letters, digits, _ and . for a {self.kind}, "
+                             f"got {name!r:.60}; give it another")
+
     def register(self, name: str, part, mark: str, *, # its fingerprint
                  replace: bool = False) -> None: # another part of your own with this name
         "Add a part of one's own; ValueError for a name that is no name, or that is taken"
-        if not isinstance(name, str) or not re.fullmatch(NAME, name):
-            raise ValueError(f"expected a name of lower-case letters, digits, _ and . for a {self.kind}, got "
-                             f"{name!r:.60}; give it another")
+        self.check(name)
         if name in (*self.library, *self.reserved):
             raise ValueError(f"expected a new name for a {self.kind}, got {name!r}, which the library has; choose "
                              "another")

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PAD', 'END', 'USER', 'ASSISTANT', 'UNKNOWN', 'CHAT_TEMPLATE', 'JOINTS', 'RIGHT', 'CONVICTION', 'ATTENTION', 'DEPTHS',
-           'build_tokenizer', 'PretrainingConfig', 'solve', 'draw_document', 'pack', 'loss_of', 'new_model', 'pretrain',
-           'skill_table', 'write_skills', 'read_skills']
+           'build_tokenizer', 'PretrainingConfig', 'solve', 'draw_document', 'pack', 'unpack', 'loss_of', 'new_model',
+           'pretrain', 'skill_table', 'write_skills', 'read_skills']
 
 # %% ../nbs/01_pretraining.ipynb #029c42c7
 import json
@@ -13,6 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,10 @@ from safetensors.torch import load_file, save
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from .attention.hosting import MechanismConfig, MechanismForCausalLM, check_causal
+from .attention.programs import Program
+from .decoder import reads_whole
+from .engine import buckets
 from .families import MAX_DEPTH, WORDS, Task
 from .files import write_whole
 from .host import EMBEDDED, Host
@@ -153,23 +158,47 @@ def pack(config: PretrainingConfig, step: int, tokenizer) -> dict[str, torch.Ten
     return {k: torch.as_tensor(v) for k, v in dict(ids=ids, positions=positions, document=document,
                                                    answer=answer).items()}
 
+# %% ../nbs/01_pretraining.ipynb #c26e449c
+def unpack(batch: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    "The same documents, each in a row of its own, padded on the right, in batches of similar length"
+    where = [batch['document'] == n for n in range(int(batch['document'].max()) + 1)]
+    beside = lambda name, some: torch.nn.utils.rnn.pad_sequence([batch[name][where[i]] for i in some], True)
+    return [{name: beside(name, some) for name in ('ids', 'positions', 'answer')}
+            for some in buckets([int(at.sum()) for at in where], spare=300)]
+
 # %% ../nbs/01_pretraining.ipynb #37a8c89e
-def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    "Mean cross-entropy over answer tokens; documents in a row do not see each other"
-    document = batch['document']
-    mask = torch.ones(document.shape[1], document.shape[1],
-                      dtype=torch.bool).tril() & (document[:, :, None] == document[:, None, :])
-    hidden = model.model(input_ids=batch['ids'], position_ids=batch['positions'], attention_mask=mask[:, None],
+def _answers_in(model, batch: dict[str, torch.Tensor], mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    "Logits at the tokens of answers, and these tokens"
+    hidden = model.model(input_ids=batch['ids'], position_ids=batch['positions'], attention_mask=mask,
                          use_cache=False).last_hidden_state
     wanted = batch['answer'][:, 1:]
-    return torch.nn.functional.cross_entropy(model.lm_head(hidden[:, :-1][wanted]), batch['ids'][:, 1:][wanted])
+    return model.lm_head(hidden[:, :-1][wanted]), batch['ids'][:, 1:][wanted]
+
+def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    "Mean cross-entropy over answer tokens; documents in a row do not see each other"
+    if reads_whole(model): found = [_answers_in(model, part, None) for part in unpack(batch)]
+    else:
+        document = batch['document']
+        mask = torch.ones(document.shape[1], document.shape[1],
+                          dtype=torch.bool).tril() & (document[:, :, None] == document[:, None, :])
+        found = [_answers_in(model, batch, mask[:, None])]
+    return torch.nn.functional.cross_entropy(*(torch.cat(x) for x in zip(*found)))
 
 # %% ../nbs/01_pretraining.ipynb #42518402
-def new_model(config: PretrainingConfig, tokenizer) -> Qwen3ForCausalLM:
-    "The untrained host: Qwen3's architecture at a thousandth of its usual size"
+def _mechanism_model(config: PretrainingConfig, vocabulary: int, attention: Program, special: dict):
+    check_causal(attention, config.hidden, config.heads, config.row)
+    # Two maps instead of three, and no shared heads: in all as many weights in a layer as Qwen3 has.
+    return MechanismForCausalLM(MechanismConfig(
+        vocab_size=vocabulary, hidden_size=config.hidden, intermediate_size=4 * config.hidden,
+        num_hidden_layers=config.layers, num_attention_heads=config.heads, max_position_embeddings=1024,
+        program=attention.source, **special))
+
+def new_model(config: PretrainingConfig, tokenizer, attention: Program | None = None):
+    "The untrained host: Qwen3's architecture at a thousandth of its usual size, or as large a one with this mechanism"
     special = dict(pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(config.seed, purpose='weights') % 2**63)
+        if attention is not None: return _mechanism_model(config, len(tokenizer), attention, special)
         return Qwen3ForCausalLM(Qwen3Config(
             vocab_size=len(tokenizer), hidden_size=config.hidden, intermediate_size=3 * config.hidden,
             num_hidden_layers=config.layers,
@@ -179,8 +208,9 @@ def new_model(config: PretrainingConfig, tokenizer) -> Qwen3ForCausalLM:
 
 # %% ../nbs/01_pretraining.ipynb #36ddd543
 def _optimizers(model, config: PretrainingConfig) -> list[torch.optim.Optimizer]:
-    inner = [p for n, p in model.named_parameters() if 'layers' in n and p.ndim == 2]
-    outer = [p for n, p in model.named_parameters() if not ('layers' in n and p.ndim == 2)]
+    maps = {f'{n}.weight' for n, m in model.named_modules() if 'layers' in n and isinstance(m, torch.nn.Linear)}
+    inner = [p for n, p in model.named_parameters() if n in maps]
+    outer = [p for n, p in model.named_parameters() if n not in maps]
     return [torch.optim.Muon(inner, lr=config.rate, weight_decay=.01),
             torch.optim.AdamW(outer, lr=config.rate_outer, betas=(.9, .98), weight_decay=0.)]
 
@@ -189,6 +219,10 @@ def _pace(config: PretrainingConfig, step: int) -> float:
     return min(1., (step + 1) / 50, (config.steps - step) / max(1, config.steps - config.schooling))
 
 # %% ../nbs/01_pretraining.ipynb #447aba86
+def _digest(model) -> str:
+    "Which mechanism a model has; '' where it has none"
+    return getattr(model, 'fingerprint', '')
+
 def _save_checkpoint(folder: Path, config: PretrainingConfig, step: int, losses: list[float], model,
                      optimizers) -> None:
     "Weights, optimiser state and the step, complete or not at all"
@@ -197,7 +231,8 @@ def _save_checkpoint(folder: Path, config: PretrainingConfig, step: int, losses:
     for i, optimizer in enumerate(optimizers):
         for j, state in optimizer.state_dict()['state'].items():
             tensors |= {f'optimizer.{i}.{j}.{k}': torch.as_tensor(v).clone() for k, v in state.items()}
-    state = {'step': str(step), 'config': config.model_dump_json(), 'losses': json.dumps(losses)}
+    state = {'step': str(step), 'config': config.model_dump_json(), 'losses': json.dumps(losses),
+             'mechanism': _digest(model)}
     write_whole(folder / 'checkpoint.safetensors', save(tensors, metadata=state))
 
 def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -> tuple[int, list[float]]:
@@ -209,6 +244,9 @@ def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -
     if state.get('config') != config.model_dump_json():
         raise ValueError(f"{path} was made with other settings ({state.get('config')}); "
                          "give another --out, or the same settings")
+    if (theirs := state.get('mechanism', '')) != _digest(model):
+        raise ValueError(f"{path} was made with the mechanism {theirs or 'of Qwen3'}, got {_digest(model) or 'none'}; "
+                         "give another --out, or the same --attention")
     tensors = load_file(path)
     model.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith('model.')}, strict=False)
     for i, optimizer in enumerate(optimizers):
@@ -223,13 +261,13 @@ def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -
 # %% ../nbs/01_pretraining.ipynb #c10e8d3b
 def pretrain(config: PretrainingConfig, out: str | Path,
              *, # a new folder, or one with a checkpoint of the same configuration
+             attention: Program | None = None, # a mechanism in the place of Qwen3's attention
              on_step=lambda step, loss: None, # called after every step
             ) -> Path:
     "Train the embedded host into a folder that `load_host` reads; continues from a checkpoint that it finds there"
-    out = Path(out)
+    out, tokenizer = Path(out), build_tokenizer(config.seed)
+    model = new_model(config, tokenizer, attention)
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer = build_tokenizer(config.seed)
-    model = new_model(config, tokenizer)
     optimizers, step, losses = _optimizers(model, config), 0, []
     if (out / 'checkpoint.safetensors').exists():
         step, losses = _load_checkpoint(out / 'checkpoint.safetensors', config, model, optimizers)
@@ -256,26 +294,24 @@ def pretrain(config: PretrainingConfig, out: str | Path,
 def skill_table(host: Host, *,
                 n: int = 96, # tasks of each family and kind of cell, from the selection stream
                 k: int = 8, # answers a task, at temperature 1
-                on_cell: Callable[[int, int], None] = lambda done, total: None,
+                on_way: Callable[[str, int, int], None] = lambda what, done, total: None, # hears of answers
                ) -> pd.DataFrame:
     "Per family, in and out of distribution: parse rate, pass@1 (raw and above chance), pass@k and greedy accuracy"
     rows = []
-    for i, cell in enumerate(CELLS):
+    for cell in CELLS:
         share = n // {'ID': MAX_DEPTH - 1, 'OOD depth': 1, 'OOD family': MAX_DEPTH}[_kind(cell)]
         tasks = sample_tasks(cell, stream='selection', n=share, rng=stream(0, purpose=f'skill {cell}'))
         for task in tasks:
             seeds = [seed_of(0, purpose=f'answer {j}', organelle=task.id) for j in range(k)]
             rows.append((cell, task, seeds))
-        on_cell(i + 1, len(CELLS) + 1)
     asked = [(cell, task, seed) for cell, task, seeds in rows for seed in seeds]
-    sampled = _answers(host, [(t, s) for _, t, s in asked], temperature=1.)
-    greedy = _answers(host, [(t, 0) for _, t, _ in rows], temperature=0.)
+    sampled = _answers(host, [(t, s) for _, t, s in asked], 1., partial(on_way, 'sampled answers'))
+    greedy = _answers(host, [(t, 0) for _, t, _ in rows], 0., partial(on_way, 'greedy answers'))
     grades = pd.DataFrame([dict(family=c.family, kind=_kind(c), cell=str(c), task=t.id, chance=chance(c),
                                 **vars(grade(t, a)))
                            for (c, t, _), a in zip(asked, sampled)])
     first = pd.DataFrame([dict(family=c.family, kind=_kind(c), greedy=grade(t, a).success) for (c, t, _),
                           a in zip(rows, greedy)])
-    on_cell(len(CELLS) + 1, len(CELLS) + 1)
     by = ['kind', 'family']
     cells = grades.groupby([*by, 'cell']).agg(p=('success', 'mean'), chance=('chance', 'first'))
     cells['corrected'] = (cells.p - cells.chance) / (1 - cells.chance)
@@ -288,10 +324,10 @@ def skill_table(host: Host, *,
 def _kind(cell: Cell) -> str:
     return 'OOD family' if cell.family in OOD_FAMILIES else 'OOD depth' if cell.depth == OOD_DEPTH else 'ID'
 
-def _answers(host: Host, asked: list[tuple[Task, int]], temperature: float) -> list[str]:
+def _answers(host: Host, asked: list[tuple[Task, int]], temperature: float, on_rows: Callable) -> list[str]:
     "Answers to (task, seed) pairs, in their order"
     return host.generate([task.prompt for task, _ in asked], seeds=[seed for _, seed in asked],
-                         temperature=temperature, max_new_tokens=48).texts
+                         temperature=temperature, max_new_tokens=48, on_rows=on_rows).texts
 
 def write_skills(table: pd.DataFrame, path: str | Path) -> Path:
     "Write a skill table as JSON records"

@@ -21,6 +21,7 @@ from .adapters import blocks_of
 from .configuration import EcologyConfig
 from .credit import RULES, Lesson, Reading, costs_like, learning_flops, plant
 from .curriculum import budgets
+from .decoder import reads_whole
 from .economy import answer_cost
 from .exams import Examiner
 from .host import EMBEDDED, HUB, FlopMeter, Host, host_dtype, host_source, read_config, reading_model
@@ -182,20 +183,31 @@ def kept_for_learning(population: Population, lesson: Lesson, rule: str, *, chun
 # %% ../nbs/12_profiles.ipynb #9e9beb55
 def _stacked(*stores: dict[str, torch.Tensor]) -> int: return sum(x.nbytes for store in stores for x in store.values())
 
+def _cache(plan: Blueprint, tokens: int) -> int:
+    "Bytes of the keys and values of so many tokens"
+    if reads_whole(plan.model): return 0
+    c = plan.config.get_text_config()
+    head = getattr(c, 'head_dim', None) or c.hidden_size // c.num_attention_heads
+    return 2 * c.num_hidden_layers * c.num_key_value_heads * head * plan.dtype.itemsize * tokens
+
 def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, rows: int, new: int) -> list[tuple]:
     "(what, bytes, unit, why) of all that takes much memory"
     c, p, width = plan.config.get_text_config(), config.plasticity, plan.dtype.itemsize
-    head = getattr(c, 'head_dim', None) or c.hidden_size // c.num_attention_heads
     memory, desk = Plasticity(full, p), Examiner(full).desk.stack
     tokens, batch = plan.prompt + config.max_new_tokens, min(config.batch, rows)
-    cache = 2 * c.num_hidden_layers * c.num_key_value_heads * head * width * batch * tokens
+    cache = _cache(plan, batch * tokens)
     logits = batch * c.vocab_size * (width + 2 * 4 + (4 if width < 4 else 0))
-    learning = kept_for_learning(full, _lesson(full, config, rows, new), p.rule, chunk=p.chunk)
+    try: learning = kept_for_learning(full, _lesson(full, config, rows, new), p.rule, chunk=p.chunk)
+    except RuntimeError:
+        if not reads_whole(plan.model): raise
+        raise ValueError(f"forecast expected a mechanism that needs shapes only, got one that looks at numbers, on "
+                         f"{plan.id}; run it without") from None
     fixed = [('the host', sum(x.nbytes for x in plan.model.parameters()), f'in {str(plan.dtype).split(".")[1]}'),
              ('adapters', _stacked(full.stack.A, full.stack.B, desk.A, desk.B),
               f'{full.capacity} seats and {desk.capacity} for tests, rank {full.max_rank}, float32'),
              ('moments of learning', _stacked(*memory.first.values(), *memory.second.values()), 'two for each number')]
-    going = [('keys and values', cache, f'at most: {batch} rows of {tokens} tokens; lower batch for less'),
+    kept = 'this host keeps none' if not cache else f'at most: {batch} rows of {tokens} tokens; lower batch for less'
+    going = [('keys and values', cache, kept),
              ('logits', logits, f'{batch} rows of {c.vocab_size:,} tokens, and their probabilities'),
              ('kept for learning', learning, f'{_way_back(full, p.rule)}; lower plasticity.chunk for less')]
     together = sum(x for _, x, _ in fixed) + max(cache + logits, learning)
@@ -214,7 +226,7 @@ def _way_back(full: Population, rule: str) -> str:
 def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, int], new: int) -> list[tuple]:
     "(what, FLOPs, unit, why) of answers, lessons and tests"
     p, a, own = config.plasticity, config.assimilation, full.adapter_flops_per_token('o1')
-    answer = plan.meter.answer(plan.prompt, new) + own * (plan.prompt + new - 1)
+    answer = plan.meter.answer(plan.prompt, new) + own * plan.meter.passed(plan.prompt, new)
     def learning(n: int) -> float:
         if p.rule == 'none': return 0.
         if p.rule == 'es': return -(-n // config.curriculum.copies) * 2 * p.pairs * answer

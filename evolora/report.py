@@ -6,6 +6,7 @@
 __all__ = ['report']
 
 # %% ../nbs/18_report.ipynb #3d811f17
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -13,32 +14,44 @@ import altair as alt
 
 from .analysis import RunData, cell_table, lineage, load, markdown_table, organelle_table, summary
 from .charts import CHARTS, chart_accuracy, chart_roi, save_chart
-from .comparison import comparison
+from .comparison import beside, read_runs
+from .dashboard import tame
 from .files import write_whole
-from .runs import escape
+from .runs import Run, escape
 
 # %% ../nbs/18_report.ipynb #759f4d1a
 _MARK = '<!-- written by evolora.report; changes are lost when it is written again -->'
 
-def _write(folder: Path, parts: list[str], charts: dict[str, alt.TopLevelMixin]) -> Path:
-    "Write a page and its pictures into a folder; `{charts}` stands where they go"
-    path = folder / 'report.md'
+def _check(folder: Path) -> None:
+    "ValueError where no report can be written, or would be written over something that evolora did not write"
+    path, charts = folder / 'report.md', folder / 'charts'
+    for place in (charts, folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise ValueError(f"expected a folder to write to, got the file {place}; choose another")
+    if path.is_dir(): raise ValueError(f"expected a file for the report, got the folder {path}; rename it")
     if path.exists() and not path.read_text(encoding='utf-8', errors='replace').startswith(_MARK):
         raise ValueError(f"{path}: expected no report, or one that evolora wrote, got another; rename it")
-    for name, chart in charts.items(): save_chart(chart, folder / 'charts' / f'{name}.png')
+
+def _write(folder: Path, parts: list[str], charts: dict[str, alt.TopLevelMixin], say: Callable[[str], None]) -> Path:
+    "Write a page and its pictures into a folder; `{charts}` stands where they go"
+    with tempfile.TemporaryDirectory() as draft:        # all of them can be drawn, or none is written
+        drawn = {}
+        for name, chart in charts.items():
+            say(f'drawing {name}')
+            drawn[name] = save_chart(chart, Path(draft) / f'{name}.png').read_bytes()
+    say('writing the page')
+    (folder / 'charts').mkdir(parents=True, exist_ok=True)
+    for name, picture in drawn.items(): write_whole(folder / 'charts' / f'{name}.png', picture)
     shown = '\n\n'.join(f'![{escape(chart.description)}](charts/{name}.png)' for name, chart in charts.items())
     text = '\n\n'.join([_MARK, *(shown if part is _CHARTS else part for part in parts)])
-    folder.mkdir(parents=True, exist_ok=True)
-    return write_whole(path, text + '\n')
+    return write_whole(folder / 'report.md', text + '\n')
 
 _CHARTS = '{charts}'
 
-def _one(data: RunData, limit: int, on_way: Callable[[], None]) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
-    organelles, charts = organelle_table(data), {}
+def _one(data: RunData, limit: int) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
+    data = tame(data)
+    organelles, charts = organelle_table(data), {name: chart(data) for name, chart in CHARTS.items()}
     best = organelles.nlargest(limit, 'episodes').sort_values(['accuracy', 'episodes'], ascending=False, kind='stable')
-    for name, chart in CHARTS.items():
-        charts[name] = chart(data)
-        on_way()
     return [f'# Run {escape(data.name)}', data._repr_markdown_(),
             '## From first to last', markdown_table(summary(data)),
             'Rates are pooled over the generations named; low and high are the ends of the 95 % interval (Wilson), '
@@ -48,25 +61,26 @@ def _one(data: RunData, limit: int, on_way: Callable[[], None]) -> tuple[list[st
             markdown_table(best.drop(columns='reason')), '## Descent', lineage(data)], charts
 
 # %% ../nbs/18_report.ipynb #5529d02b
-def _several(folders: list, on_way: Callable[[], None]) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
-    tables, runs, charts = comparison(folders), [load(folder) for folder in folders], {}
-    for name, chart in {'accuracy': chart_accuracy, 'roi': chart_roi}.items():
-        charts[name] = chart(runs)
-        on_way()
+def _several(runs: list[Run], data: list[RunData]) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
+    drawn = [tame(tables) for tables in data]
+    charts = {'accuracy': chart_accuracy(drawn), 'roi': chart_roi(drawn)}
     parts = [f'# {len(runs)} runs']
-    for title, table in tables.items():
+    for title, table in beside(runs, data).items():
         parts += [f'## {title}', markdown_table(table) if len(table) else 'Nothing that was set.']
     return parts + ['## Curves', _CHARTS], charts
 
 def report(folders: str | Path | Iterable[str | Path], # a run, or several that can be compared
            out: str | Path | None = None, # a folder to write to; default: that of the one run
            *, limit: int = 20, # organelles in the table
-           on_way: Callable[[], None] = lambda: None) -> Path: # called after each chart
+           say: Callable[[str], None] = lambda line: None) -> Path: # hears what is being done
     "Write `report.md` and `charts/`; returns the path of the page"
     folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
     if not folders: raise ValueError("expected a run folder or several, got none; name one")
     if len(folders) > 1 and out is None:
         raise ValueError(f"expected a folder for the report of {len(folders)} runs, got none; name one with out")
+    for folder in folders: Run.open(folder)
     place = Path(out if out is not None else folders[0])
-    if place.exists() and not place.is_dir(): raise ValueError(f"expected a folder to write to, got the file {place}")
-    return _write(place, *(_one(load(folders[0]), limit, on_way) if len(folders) == 1 else _several(folders, on_way)))
+    _check(place)
+    if len(folders) > 1: return _write(place, *_several(*read_runs(folders, say=say)), say)
+    say(f'reading {folders[0]}')
+    return _write(place, *_one(load(folders[0]), limit), say)

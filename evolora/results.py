@@ -188,18 +188,22 @@ def _accuracy_chart(lines: pd.DataFrame):
     from evolora.charts import OKABE_ITO
     parts = [lines.assign(part=part, accuracy=lines[part], low=lines[f'{part} low'], high=lines[f'{part} high'])
              for part in ('ID', 'OOD')]
-    shown = pd.concat(parts)[['condition', 'way', 'part', 'accuracy', 'low', 'high', 'first']].assign(
-        name=lambda t: t.condition.where(t['first'], t.condition + ', ' + t.way)).round(4)
-    order = shown[shown.part == 'ID'].sort_values('accuracy', ascending=False).name.tolist()
-    part = alt.Color('part:N', title='questions', scale=alt.Scale(range=list(OKABE_ITO[:2])))
-    bars = alt.Chart(shown).encode(y=alt.Y('name:N', title='condition', sort=order), color=part)
+    shown = pd.concat(parts).assign(name=lambda t: t.condition.where(t['first'], t.condition + ', ' + t.way))[
+        ['name', 'part', 'accuracy', 'low', 'high']].round(4)
+    best = shown[shown.part == 'ID'].sort_values('accuracy', ascending=False)
+    order = best.name.tolist()
+    kinds = ['ID', 'OOD']
+    bars = alt.Chart(shown).encode(
+        y=alt.Y('name:N', title='condition', sort=order),
+        color=alt.Color('part:N', title='questions', scale=alt.Scale(domain=kinds, range=list(OKABE_ITO[:2]))))
     return alt.layer(
-        bars.mark_rule(strokeWidth=2).encode(x=alt.X('low:Q', title='accuracy on the holdout'), x2='high:Q'),
+        bars.mark_rule(strokeWidth=2).encode(x=alt.X('low:Q', title='accuracy on the holdout (share)'), x2='high:Q'),
         bars.mark_point(filled=True, size=60, opacity=1).encode(
-            x='accuracy:Q', shape=alt.Shape('part:N', legend=None),
+            x='accuracy:Q', shape=alt.Shape('part:N', title='questions', scale=alt.Scale(domain=kinds)),
             tooltip=['name:N', 'part:N', alt.Tooltip('accuracy:Q', format='.1%')])).properties(
         title='Accuracy at equal compute', height=alt.Step(16),
-        description=f'Accuracy of {len(order)} ways to answer, with 95 % intervals; best in distribution: {order[0]}')
+        description=f'Accuracy of {len(order)} ways to answer, with 95 % intervals; in distribution: '
+        + '; '.join(f'{name} {accuracy:.3f}' for name, accuracy in zip(order, best.accuracy)))
 
 def _spaced(cell: dict) -> list[tuple[float, float]]:
     "The curve of a cell at the same marks for every seed"
@@ -216,12 +220,15 @@ def _curves_chart(results: Results):
                           columns=['condition', 'gflops', 'accuracy'])
     mean = points.groupby(['condition', 'gflops'], as_index=False).accuracy.mean().round(4)
     last = mean.groupby('condition').accuracy.last().sort_values(ascending=False).index.tolist()
-    return alt.Chart(mean).mark_line(point=True).encode(
+    shades = [shade for shade in OKABE_ITO if shade != '#F0E442']   # a thin yellow line is hard to see
+    long = alt.Legend(symbolType='stroke', symbolSize=900)          # so that dashes can be told
+    return alt.Chart(mean, height=320).mark_line(point=True).encode(
         x=alt.X('gflops:Q', title='GFLOPs of training'),
-        y=alt.Y('accuracy:Q', title='accuracy on selection questions', scale=alt.Scale(zero=False)),
-        color=alt.Color('condition:N', scale=alt.Scale(domain=last, range=list(OKABE_ITO) * 2)),
-        strokeDash=alt.StrokeDash('condition:N', scale=alt.Scale(domain=last))).properties(
-        title='Learning curves', description=f'Accuracy against compute of {len(last)} conditions')
+        y=alt.Y('accuracy:Q', title='accuracy on selection questions (share)', scale=alt.Scale(zero=False)),
+        color=alt.Color('condition:N', legend=long, scale=alt.Scale(domain=last, range=shades * 2)),
+        strokeDash=alt.StrokeDash('condition:N', legend=long, scale=alt.Scale(domain=last))).properties(
+        title='Learning curves', description=f'Accuracy against compute of {len(last)} conditions; in the end: '
+        + ', '.join(f'{c} {mean[mean.condition == c].accuracy.iloc[-1]:.3f}' for c in last))
 
 # %% ../nbs/18_results.ipynb #7b24a4b5
 def _families_chart(results: Results):
@@ -236,11 +243,13 @@ def _families_chart(results: Results):
                                             axis=alt.Axis(labelAngle=-30)),
                                     y=alt.Y('condition:N', sort=order))
     return alt.layer(
-        cells.mark_rect().encode(color=alt.Color('gain:Q', title='gain over the host', scale=alt.Scale(
+        cells.mark_rect().encode(color=alt.Color('gain:Q', title=['gain over', 'the host (share)'], scale=alt.Scale(
             scheme='blueorange', reverse=True, domain=[-.6, .6])), tooltip=['condition', 'family', 'accuracy', 'gain']),
-        cells.mark_text().encode(text=alt.Text('accuracy:Q', format='.2f'))).properties(
+        cells.mark_text().encode(text=alt.Text('accuracy:Q', format='.2f'), color=alt.condition(
+            'abs(datum.gain) > .45', alt.value('white'), alt.value('black')))).properties(
         title='Family by family; the last two were never trained on', width=alt.Step(56), height=alt.Step(18),
-        description=f'Accuracy of {len(order)} conditions in {len(found)} families')
+        description=f'Accuracy of {len(order)} conditions in {len(found)} families; the best in each: '
+        + ', '.join(f'{f} {best.max():.2f} by {best.idxmax()}' for f, best in found.iterrows()))
 
 def charts(folder: str | Path, lines: pd.DataFrame | None = None) -> dict:
     "Altair charts: accuracy of every condition with intervals, curves against compute, and family by family"

@@ -187,9 +187,12 @@ def _begin(folder: Path, record: dict, fill: Callable[[Path], None]) -> None:
         fill(draft)
 
 # %% ../nbs/13_runs.ipynb #dbea3b51
-def escape(text) -> str:
-    "Text of unknown origin, made safe for a table of markdown"
-    return re.sub(r'([\\|`*_~\[\]])', r'\\\1', html.escape(' '.join(str(text).split()), quote=False))
+def escape(text, limit: int = 1000) -> str:
+    "Text of unknown origin, made safe for a table of markdown, and for a terminal that shows it; cut, and says so"
+    text = ' '.join(str(text).split())
+    seen = ''.join(c if c.isprintable() else f'⟨{ord(c):X}⟩' for c in text[:limit])
+    more = f' … ({len(text):,} characters)' if len(text) > limit else ''
+    return re.sub(r'([\\|`*_~\[\]])', r'\\\1', html.escape(seen, quote=False)) + more
 
 def _count(path: Path) -> int:
     "Rows in a table, without reading them"

@@ -30,7 +30,7 @@ from .runs import TABLES, Run, begin, differences
 class Session:
     "An ecology and the folder that it is written to; make one with `begin_session` or `resume_session`"
     def __init__(self, run: Run, ecology: Ecology, every: int, stack: ExitStack):
-        self.run, self.ecology, self.every, self._stack, self._over = run, ecology, every, stack, False
+        self.run, self.ecology, self.every, self._stack, self.over = run, ecology, every, stack, False
         self._one = threading.Lock()
         self._known = {table: (hashlib.sha256(), 0) for table in TABLES}    # fingerprint of so many bytes
 
@@ -39,12 +39,12 @@ class Session:
 
     def close(self) -> None:
         "Let others write to the folder; this session writes no more"
-        self._over = True
+        self.over = True
         self._stack.close()
 
     def _check(self) -> None:
-        if self._over: raise ValueError(f"expected a session at work, got one that is over; go on from its last "
-                                        f"checkpoint with resume_session({str(self.run.folder)!r})")
+        if self.over: raise ValueError(f"expected a session at work, got one that is over; go on from its last "
+                                       f"checkpoint with resume_session({str(self.run.folder)!r})")
 
     def __repr__(self) -> str: return f'Session({self.run!r}, generation {self.ecology.generation})'
 

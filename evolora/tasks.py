@@ -227,6 +227,7 @@ def register_family(family: Family, *,
     "Make a family of one's own known by its name, after a look at it; ValueError with the first fault"
     if not isinstance(family, Family):
         raise ValueError(f"expected a Family, got {family!r:.60}; write `class Mine(Family)` and register Mine()")
+    FAMILIES.check(family.name)     # first: what is said of a fault names it
     for depth in range(1, MAX_DEPTH + 1):
         try: fault = _look(family, depth)
         except _UNFIT as e:

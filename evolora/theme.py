@@ -7,6 +7,7 @@ __all__ = ['OKABE_ITO', 'GREY', 'PALE', 'over_time', 'bare_axis', 'step_for', 'b
            'nothing', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
 
 # %% ../nbs/16_theme.ipynb #413b1d65
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,9 +119,18 @@ def lacks(spec: dict) -> list[str]:
 # %% ../nbs/16_theme.ipynb #042df894
 _V5 = 'application/vnd.vegalite.v5+json'
 
+# What no XML may hold, and what turns the direction of a text round: an edited table could have it in a name.
+_UNDRAWN = re.compile('[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]')
+
+def _drawable(x):
+    "The same specification without characters that would end the renderer, and with it this process"
+    if isinstance(x, str): return _UNDRAWN.sub('\ufffd', x)
+    if isinstance(x, dict): return {_drawable(k): _drawable(v) for k, v in x.items()}
+    return [_drawable(v) for v in x] if isinstance(x, (list, tuple)) else x
+
 def png_of(spec: dict, scale: float) -> bytes:
     "A picture of a specification; packed again, since the renderer is fast rather than thorough (a third of its size)"
-    picture, at, chunks = vl_convert.vegalite_to_png(spec, scale=scale), 8, []
+    picture, at, chunks = vl_convert.vegalite_to_png(_drawable(spec), scale=scale), 8, []
     while at < len(picture): # a chunk is its length, its kind, the data, and a checksum of the last two
         length = int.from_bytes(picture[at:at + 4])
         chunks.append((picture[at + 4:at + 8], picture[at + 8:at + 8 + length]))
@@ -149,4 +159,5 @@ def save_chart(chart: alt.TopLevelMixin, path, *, scale: float = 2.) -> Path:
         raise ValueError(f"a chart is saved as .png or .svg, got {path.name!r}; rename it")
     with alt.theme.enable('evolora'): spec = chart.to_dict()
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(path, png_of(spec, scale) if path.suffix == '.png' else vl_convert.vegalite_to_svg(spec))
+    return write_whole(path, png_of(spec, scale) if path.suffix == '.png' else vl_convert.vegalite_to_svg(
+        _drawable(spec)))

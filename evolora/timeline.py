@@ -102,6 +102,9 @@ def timeline(folder: str | Path, out: str | Path | None = None, # a new .gif or 
     "Write a run as an animated picture; returns its path"
     path = Path(out) if out else Path(folder) / 'timeline.gif'
     if path.suffix not in ('.gif', '.webp'): raise ValueError(f"a film is .gif or .webp, got {path.name!r}; rename it")
+    for place in path.parents if out else ():
+        if place.exists() and not place.is_dir():
+            raise ValueError(f"expected a folder to write to, got the file {place}; choose another")
     if path.exists(): raise ValueError(f"expected a new file, got {path}, which exists; choose another or remove it")
     if not .5 <= seconds <= 120: raise ValueError(f"expected .5 to 120 seconds, got {seconds}; 8 are usual")
     data = tame(load(folder))

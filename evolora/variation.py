@@ -170,7 +170,9 @@ def champions(episodes: pd.DataFrame, # one row an answer, with the columns JUDG
         if len(table) and (alone or table.competence.iloc[0] > 0): found[family] = str(table.index[0])
     return found
 
-def _counter(ids) -> np.ndarray: return np.array([int(i[1:]) for i in ids], dtype=int)
+def _counter(ids) -> np.ndarray:
+    "The number in each id; 0 for an id that is none, as somebody may have written into a table"
+    return np.array([int(i[1:]) if i[1:].isdecimal() and len(i) < 18 else 0 for i in ids], dtype=int)
 
 # %% ../nbs/04_variation.ipynb #8f2a861e
 def survivors(table: pd.DataFrame, # index organelle; columns competence, tasks, cost and noop

@@ -8,7 +8,7 @@ __all__ = ['Tail', 'sparkline', 'Watch', 'follow']
 # %% ../nbs/18_watch.ipynb #bd309d57
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .chronicle import Generation
+from .chronicle import told_row
 from .files import parse_json
 from .runs import Run
 from .terminal import visible
@@ -30,19 +30,27 @@ _AT_ONCE = 1 << 24      # bytes read in one go, so that a long run is read in pi
 class Tail:
     "The rows at the end of a table that somebody else writes"
     path: Path
+    forget: Callable[[], None] = lambda: None   # is called before the rows begin again from the first one
     at: int = 0         # bytes read
+    last: bytes = b''   # whole line among them
     rest: bytes = b''   # of a line that has no end yet
 
+    def _again(self) -> None:
+        self.at, self.last, self.rest = 0, b'', b''
+        self.forget()
+
     def rows(self) -> Iterator[dict]:
-        "The rows that came since the last call; lines that are no row are left out"
-        try: size = self.path.stat().st_size
-        except FileNotFoundError: return
-        if size < self.at: self.at, self.rest = 0, b''
+        "The rows since the last call, or all if what was read last is gone; lines that are no row are left out"
+        if not self.path.exists(): return self._again() if self.at else None
         with self.path.open('rb') as file:
-            file.seek(self.at)
+            file.seek(self.at - len(known := self.last + self.rest))
+            if file.read(len(known)) != known:
+                self._again()
+                file.seek(0)
             while block := file.read(_AT_ONCE):
                 self.at += len(block)
                 *lines, self.rest = (self.rest + block).split(b'\n')
+                if lines: self.last = lines[-1] + b'\n'
                 for line in lines:
                     with suppress(ValueError):
                         if isinstance(row := parse_json(line), dict): yield row
@@ -62,6 +70,7 @@ def sparkline(values, width: int = 32) -> str:
 
 # %% ../nbs/18_watch.ipynb #ce92dbb2
 _SHOWN = {'accuracy': '{:.1%}', 'roi': '{:.2f}', 'alive': '{:.0f}', 'energy': '{:,.1f}', 'drift': '{:.3f}'}
+_NAMES = {'energy': 'energy of all'}        # the ticker below has the mean
 
 @dataclass
 class Watch:
@@ -73,7 +82,12 @@ class Watch:
     generations: int = 0
 
     def __post_init__(self):
-        self._rows, self._times = (Tail(self.run.path(name)) for name in ('generations', 'timings'))
+        self._rows = Tail(self.run.path('generations'), self._forget)
+        self._times = Tail(self.run.path('timings'), self.seconds.clear)
+
+    def _forget(self) -> None:
+        for known in (*self.numbers.values(), self.news): known.clear()
+        self.generations = 0
 
     def look(self) -> 'Watch':
         "Read what is new"
@@ -91,17 +105,15 @@ class Watch:
         for name, side in {'': 'left', 'now': 'right', 'lately': 'left'}.items(): table.add_column(name, justify=side)
         for name, known in self.numbers.items():
             now = known[-1] if known else None
-            table.add_row(name, '–' if now is None else _SHOWN[name].format(now), sparkline(known))
+            table.add_row(_NAMES.get(name, name), '–' if now is None else _SHOWN[name].format(now), sparkline(known))
         pace = f', {sum(self.seconds) / len(self.seconds):.1f} s each' if self.seconds else ''
         host = visible(str(self.run.host.get('id')))[:60]
         head = Text(f'{self.generations} generations{pace}; seed {self.run.seed}, host {host}')
         return Group(table, head, *(Text(line, no_wrap=True, overflow='ellipsis') for line in self.news))
 
 def _told(row: dict) -> str:
-    "The ticker of a generation; its number if the row is not what we write"
-    try: said = repr(Generation(row, None, None, None, {'seconds': 0.}))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError): said = f"generation {row['generation']}"
-    return visible(said).replace('\n', ' ')[:200]
+    "The ticker of a generation, safe for a terminal"
+    return visible(told_row(row)).replace('\n', ' ')[:200]
 
 # %% ../nbs/18_watch.ipynb #15a18cab
 def follow(folder: str | Path, *, every: float = 1., # seconds between two looks

@@ -17,7 +17,7 @@ class Actors:
     def weights_hash(self): return 'ab' * 32
     def __getitem__(self, id): return SimpleNamespace(traits=SimpleNamespace(niche=self.niches.get(id, '')))
 
-    def generate(self, prompts, organelles, *, temperature, seeds, max_new_tokens, rows):
+    def generate(self, prompts, organelles, *, temperature, seeds, max_new_tokens, rows, on_rows):
         self.asked.append(len(prompts))
         self.seeds = list(seeds)
         texts = [self.says(*row) for row in zip(organelles, prompts, seeds)]

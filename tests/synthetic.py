@@ -1,9 +1,12 @@
 "A made-up run with the shape of a real one: 30 generations, 16 organelles, 12 cells, one seed. It needs no model."
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 
 from evolora.chronicle import Generation
 from evolora.gates import event, judge, tally, turn
-from evolora.runs import Run
+from evolora.runs import TABLES, Run
 
 CELLS = [(family, depth) for family in ('code.format', 'logic.bool', 'math', 'string.sort') for depth in (1, 2, 3)]
 
@@ -14,6 +17,25 @@ def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
                      host={'id': 'synthetic'}, seed=seed, version='0.1.0')
     for record in records(generations=generations, size=size, tries=tries, seed=seed): run.record(record)
     return run
+
+
+def lived_again(data, times):
+    "The tables of a life that is lived so many times, each time by others, when those before have died"
+    span, alive = len(data.generations), set(data.lineage['organelle'])
+    alive -= set(data.lineage.loc[data.lineage['event'] == 'death', 'organelle'])
+    births = data.lineage[data.lineage['organelle'].isin(alive)].drop_duplicates('organelle')
+    deaths = births.assign(generation=span - 1, event='death', reason='bankrupt')
+    data = replace(data, lineage=pd.concat([data.lineage, deaths]))
+
+    def again(frame, i):
+        new = {'generation': frame['generation'] + i * span}
+        if 'organelle' in frame: new['organelle'] = frame['organelle'] + f'.{i}'
+        for name in {'parents', 'partners'} & set(frame):
+            new[name] = frame[name].map(lambda others: [f'{other}.{i}' for other in others])
+        return frame.assign(**new)
+
+    return replace(data, **{table: pd.concat([again(getattr(data, table), i) for i in range(times)],
+                                             ignore_index=True) for table in TABLES})
 
 
 def attempt(generation, mother, father, child, rng):

@@ -4,12 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hostile import ANSWERS
 from synthetic import CELLS, records, write_run
 
 from evolora.analysis import (age_table, attempt_table, balances, cell_history, cell_table, energy_table, gate_table,
                               gather, lineage, load, markdown_table, organelle_table, summary, uplift_interval)
 from evolora.charts import chart_lineage
 from evolora.gates import event, judge, turn
+from evolora.inspection import Beside
 from evolora.randomness import stream
 from evolora.runs import TABLES, Run
 from evolora.sequential import log_e_value
@@ -32,7 +34,9 @@ def test_the_summary_pools_rates_and_sums_events(data):
         assert table.loc['ROI', column] == pytest.approx(part['revenue'].sum() / part['cost'].sum())
         assert table.loc['episodes', column] == len(part)
     assert table.loc['deaths', 'last 5'] == data.generations['deaths'].tail(5).sum()
-    assert table['change'].equals(table['last 5'] - table['first 5'])
+    bounds = ['accuracy, low', 'accuracy, high']
+    assert table['change'].drop(bounds).equals((table['last 5'] - table['first 5']).drop(bounds))
+    assert table.loc[bounds, 'change'].isna().all() and table.loc[bounds].drop(columns='change').notna().all(None)
 
 
 def test_cells_and_organelles_account_for_every_episode(data):
@@ -194,3 +198,20 @@ def test_a_run_without_a_generation_is_refused(tmp_path):
 def test_tables_escape_and_mark_what_is_missing():
     text = markdown_table(pd.DataFrame({'a|b': ['<b>', None], 'n': [.12345, float('nan')], 'k': [12345., 2.]}))
     assert text.split('\n')[2:] == ['| 0 | &lt;b&gt; | 0.123 | 12345 |', '| 1 | – | – | 2 |'] and r'a\|b' in text
+
+
+@pytest.mark.parametrize('text', ANSWERS)
+def test_a_table_of_a_stranger_is_inert_and_short(text):
+    answers = pd.DataFrame({'text': [text, 'x'], text: [1, 2]}, index=[text, 'o1'])
+    both = Beside(text, text, answers, answers)
+    shown = [markdown_table(answers), markdown_table(answers, limit=50), both._repr_markdown_()]
+    for page in shown: assert all(c.isprintable() or c == '\n' for c in page) and '<' not in page
+    assert len(shown[0]) < 16_000 and len(shown[1]) < 2500 and len(shown[2]) < 30_000
+    if len(text) > 500: assert f'{text[:500]} … ({len(text):,} characters)' in shown[0]
+
+
+def test_thumbs_of_a_stranger_are_inert_and_short(tmp_path):
+    run = write_run(tmp_path / 'run', generations=2)
+    run.append('feedback', [dict(generation=1, organelle='o1', prompt='p', answer='a' * 900_000, up=True, reward=1.,
+                                 energy=1.)])
+    assert len(markdown_table(load(run.folder).feedback)) < 2000

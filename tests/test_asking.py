@@ -32,11 +32,12 @@ class Colony(Actors):
 
     def adapter_flops_per_token(self, id): return 7
 
-    def generate(self, prompts, organelles, *, temperature, max_new_tokens, seeds=None, rows=512):
+    def generate(self, prompts, organelles, *, temperature, max_new_tokens, seeds=None, rows=512,
+                 on_rows=None):
         assert temperature == 0
         self.heard += zip(organelles, prompts)
         made = super().generate(prompts, organelles, temperature=temperature, seeds=[0] * len(prompts),
-                                max_new_tokens=max_new_tokens, rows=rows)
+                                max_new_tokens=max_new_tokens, rows=rows, on_rows=on_rows)
         made.tokens = [[*map(ord, text), 1] for text in made.texts]
         return made
 

@@ -2,7 +2,7 @@
 
 The first notebook is a stand-in with a chart and a button of our own; what fails there is the way to the page, and not
 the panel. The second is the lab notebook itself. Pictures of it land in the test's folder, or in the one
-that EVOLORA_SCREENSHOTS names: `EVOLORA_SCREENSHOTS=nbs/images pytest tests/test_browser.py` makes the README's anew.
+that EVOLORA_SCREENSHOTS names; `lab.png` among them is the README's.
 """
 import os
 import re
@@ -32,14 +32,16 @@ chart = alt.Chart(pd.DataFrame({'generation': [0, 1, 2], 'alive': [4, 6, 5]}), t
 chart
 """
 PANEL = """
+from evolora.lab import _cell
+
 button, status = ipywidgets.Button(description='Step'), ipywidgets.HTML('generation 0')
-picture = ipywidgets.Output()
+picture, cell = ipywidgets.Output(), ipywidgets.Label(f'made by {_cell()[0]}')
 def step(_):
     status.value = f'generation {int(status.value.split()[-1]) + 1}'
     data, metadata = bundle(chart.to_dict())
     picture.outputs = ({'output_type': 'display_data', 'data': data, 'metadata': metadata},)
 button.on_click(step)
-ipywidgets.VBox([button, status, picture])
+ipywidgets.VBox([button, status, picture, cell])
 """
 
 
@@ -80,12 +82,22 @@ def says(notebook, pattern):
 
 
 def page(notebook, name): panel(notebook).locator('.lm-TabBar-tab').filter(has_text=name).click()
-def generation(notebook): return int(re.search(r'(?i)generation (\d+)', says(notebook, r'generation \d+'))[1])
+def drawn(notebook, *titles):
+    "Until each is seen, and nothing is wider than the panel"
+    for title in titles: expect(panel(notebook)).to_contain_text(re.compile(title))
+    for svg in panel(notebook).locator('.jp-RenderedVegaLite svg').all():
+        if svg.is_visible(): assert svg.bounding_box()['width'] < panel(notebook).bounding_box()['width']
+
+
+def lived(notebook): return int(re.search(r'(\d+) generations? lived', says(notebook, r'\d generations? lived'))[1])
 
 
 def test_a_chart_and_a_button_work_without_the_internet(server, notebook, tmp_path):
-    notebook.open(write(server.folder, 'a stand-in.ipynb', CHART, PANEL))
+    name = write(server.folder, 'a stand-in.ipynb', CHART, PANEL)
+    notebook.open(name)
     notebook.run_all()
+    made_by = nbformat.read(server.folder / name, as_version=4).cells[1].id
+    says(notebook, f'made by {made_by}')        # or a lab could not tell whose place it takes
     expect(notebook.charts).to_have_count(1)
     expect(notebook.charts).to_contain_text('Alive')
     for i in (1, 2, 3):
@@ -111,19 +123,30 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
         print(f'{seconds} s until {until}')
     notebook.open()
     passed('the notebook is open')
+    kept = notebook.page.locator('.jp-OutputArea-output img')       # of a panel that is long gone
+    expect(kept).to_be_visible()
+    assert kept.evaluate('picture => picture.naturalWidth') > 500 and not panel(notebook).count()
+    assert 'rror' not in notebook.code.first.inner_text()
+    notebook.shot(pictures / 'lab_saved.png')
     notebook.run_all()
-    for i in (1, 2, 3):
+    says(notebook, r'1 generation lived')
+    passed('the first generation is seen')
+    assert not kept.count()
+    for i in (2, 3, 4):
         notebook.button('Step').click()
-        says(notebook, rf'generation {i}\b')
-        if i == 1: passed('the first generation is seen')
+        says(notebook, rf'{i} generations lived')
     expect(notebook.charts.first).to_be_visible()
     notebook.shot(pictures / 'lab_step.png', of=panel(notebook))
 
     notebook.button('Run').click()
-    says(notebook, r'generation ([4-9]|\d\d)')
+    says(notebook, r'(1[6-9]|[2-9]\d) generations lived')
     notebook.button('Pause').click()
     expect(notebook.button('Run')).to_be_enabled()
-    paused = generation(notebook)
+    paused = lived(notebook)
+    says(notebook, rf'generation +{paused - 1} \| ROI')       # the ticker
+    notebook.page.set_viewport_size({'width': 1280, 'height': 2200})       # or a picture ends where the window does
+    notebook.shot(pictures / 'lab.png', of=panel(notebook))
+    passed('the picture is made')
 
     page(notebook, 'Knobs')
     ticket = notebook.page.get_by_label('ticket', exact=True)
@@ -133,13 +156,20 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     ticket.fill('0.25')
     ticket.press('Enter')
     says(notebook, r'from the next generation on: ticket = 0\.25')
-    assert generation(notebook) == paused, 'it went on although it was paused'
+    notebook.button('Winter now').click()
+    says(notebook, 'winter = 3')
+    notebook.shot(pictures / 'lab_knobs.png', of=panel(notebook))
+    assert lived(notebook) == paused, 'it went on although it was paused'
     notebook.button('Step').click()
-    says(notebook, rf'generation {paused + 1}\b')
+    says(notebook, rf'{paused + 1} generations lived')
 
     page(notebook, 'Organelle')
     organelles = notebook.page.get_by_label('organelle', exact=True)
     organelles.select_option(index=organelles.locator('option').count() - 1)
     says(notebook, 'rank')
+    drawn(notebook, 'adds to the host', 'Directions that', 'Drift from birth|no movement since birth')
     notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))
+    page(notebook, 'Kinship')
+    drawn(notebook, 'Who resembles whom', 'Drift from birth')
+    notebook.shot(pictures / 'lab_kinship.png', of=panel(notebook))
     assert notebook.outside == []

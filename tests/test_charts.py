@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import t as student
-from synthetic import CELLS, records
+from synthetic import CELLS, lived_again, records
 
 from evolora.analysis import age_table, attempt_table, gather, organelle_table
 from evolora.charts import (CHARTS, OKABE_ITO, bundle, chart_accuracy, chart_ages, chart_attempts, chart_cells,
@@ -22,6 +22,10 @@ def data(): return gather(records(), name='synthetic')
 
 @pytest.fixture(scope='module')
 def long(): return gather(records(generations=700, size=8, tries=1), name='long')
+
+
+@pytest.fixture(scope='module')
+def endless(): return lived_again(gather(records(generations=400, size=8, tries=1), name='endless'), 25)
 
 
 def drawn(chart):
@@ -91,6 +95,27 @@ def test_several_runs_are_drawn_as_their_mean_with_a_t_interval():
     with pytest.raises(ValueError, match='got none'): chart_roi([])
 
 
+def test_each_configuration_has_a_mean_of_its_own_and_a_seed_counts_once():
+    def run(kind, seed):
+        return gather(records(generations=8, size=8, tries=2, seed=seed), name=f'{kind}{seed}',
+                      about={'configuration': kind, 'seed': seed % 10})
+    groups = {'one': [run('one', 0), run('one', 1), run('one', 2)], 'two': [run('two', 10), run('two', 11)]}
+    runs = [*groups['one'], *groups['two'], run('one', 0), run('three', 5)]         # one seed again, and one alone
+    for chart, rate in ((chart_accuracy, 'accuracy'), (chart_roi, 'roi')):
+        spec = chart(runs).to_dict()
+        assert spec['title']['text'].endswith('of 7 runs') and lacks(spec) == []
+        marks = next(f for f in drawn(chart(runs)) if 'mean' in f)
+        assert marks.groupby('configuration', sort=False)['size'].first().to_dict() == {'C1': 3, 'C2': 2}
+        for kind, group in zip(('C1', 'C2'), groups.values()):
+            mine = np.mean([run.generations[rate] for run in group], axis=0)
+            assert np.allclose(marks.loc[marks['configuration'] == kind, 'mean'], mine, rtol=1e-3)
+        lines = next(f for f in drawn(chart(runs)) if 'run' in f)
+        assert lines.groupby('run').size().tolist() == [8] * 7 and 'C3 no mean' in spec['description']
+        colour = spec['layer'][2]['encoding']['color']
+        assert colour['scale']['domain'] == ['C1', 'C2', 'C3'] and colour['legend'] is not None
+        assert chart(groups['one']).to_dict()['layer'][2]['encoding']['color']['legend'] is None
+
+
 def test_flows_add_up_to_the_recorded_stock_and_show_where_they_do_not(data):
     stock = next(f for f in drawn(chart_flows(data)) if 'booked' in f)
     assert np.allclose(stock['booked'], data.generations['energy'], rtol=1e-3)
@@ -148,6 +173,29 @@ def test_a_long_run_is_pooled_until_it_fits(long, name):
     spec = CHARTS[name](long).to_dict()
     assert lacks(spec) == [] and len(json.dumps(spec)) < 400_000
     assert max(map(len, spec['datasets'].values())) <= 3100
+
+
+@pytest.mark.parametrize('name', CHARTS)
+def test_ten_thousand_generations_fit_as_well(endless, name):
+    assert len(endless.generations) == 10_000 and len(organelle_table(endless)) > 3000
+    spec = CHARTS[name](endless).to_dict()
+    assert lacks(spec) == [] and len(json.dumps(spec)) < 400_000
+    assert max(map(len, spec['datasets'].values())) <= 3100
+
+
+def test_all_curves_of_long_runs_fit_as_well(endless):
+    runs = [replace(endless, name=f'run {i}', about={'configuration': f'{i % 3}', 'seed': i}) for i in range(12)]
+    for chart in (chart_accuracy, chart_roi):
+        assert len(json.dumps(chart(runs).to_dict())) < 1_000_000
+        assert max(map(len, chart(runs).to_dict()['datasets'].values())) <= 3100
+
+
+def test_each_panel_says_how_often_it_is_drawn(long):
+    spec, tables = chart_energy(long).to_dict(), drawn(chart_energy(long))
+    own, below = (np.diff(sorted({*table['generation']})).max() for table in (
+        next(f for f in tables if 'median' in f), next(f for f in tables if list(f) == ['generation', 'energy'])))
+    assert own != below and f'80 %; every {own} generations; below: all; every {below} generations' in (
+        spec['title']['subtitle'])
 
 
 def test_pooling_loses_nothing(long):

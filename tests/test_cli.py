@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 import typer
 import yaml
+from hostile import write_hostile
 from safetensors.torch import load_file
+from synthetic import write_run
 
 import evolora
 from evolora import pretraining
 from evolora.baselines import CONDITIONS
+from evolora.charts import CHARTS
 from evolora.checkpoints import checkpoints
 from evolora.cli import app, main
 from evolora.ecology import Ecology
@@ -359,6 +362,25 @@ def test_a_run_is_asked_and_says_who_answered_and_why(say, world, strategy):
     assert disk(run).items() - before.items() == {('router.json', (run / 'router.json').read_bytes())}
 
 
+def test_who_waits_sees_a_bar_that_goes_when_it_is_done(say, world, monkeypatch):
+    run, seen = Path(shutil.copytree(world / 'run', 'run', ignore=shutil.ignore_patterns('router.json'))), []
+    monkeypatch.setattr('evolora.terminal.Bars.update', lambda bar, job, **how: seen.append(
+        (bar.tasks[job].description, how['completed'], how['total'])))
+    monkeypatch.setattr('evolora.terminal.Bars.advance', lambda bar, job: seen.append(bar.tasks[job].description))
+    for _ in range(2): assert 'router' not in say('ask', run, 'hello')[2]
+    answers = 240 * len(alive(run))
+    assert seen[0] == ('a router', 0, answers) and seen[-1] == ('a router', answers, answers)
+    assert len(seen) > 2 and len({*seen}) == len(seen), 'the second question needs no fit'
+    del seen[:]
+    other = Path(shutil.copytree(world / 'run', 'other'))
+    assert say('compare', run, other)[0] == 0 and seen == ['reading', 'reading']
+    del seen[:]
+    assert say('run', '--resume', run, '--generations', GENERATIONS)[0] == 0 and seen == ['report'] * (len(CHARTS) + 2)
+    del seen[:]
+    assert say('report', run, other, '--html', '--out', 'both')[0] == 0
+    assert seen == ['report'] * 5 + ['dashboard'] * 5
+
+
 def test_any_living_organelle_and_the_host_can_be_asked(say, world):
     run = Path(shutil.copytree(world / 'run', 'run'))
     for id in [*alive(run), 'host']: assert id in say('ask', run, 'hello', '--members', id)[1]
@@ -369,6 +391,8 @@ def test_what_was_grown_is_taken_away(say, world):
     for name in (alive(run)[0], 'best', 'merged'):
         code, out, err = say('export', run, name, '--organelle', name, '--n', 24)
         assert code == 0 and name in out, err
+        assert [line.split()[2] for line in err.splitlines() if 'asking the' in line] == ['adapter', 'host']
+        assert ('asking everybody' in err) == (name in ('best', 'merged'))
         assert sorted(p.name for p in Path(name).iterdir()) == ['README.md', 'adapter_config.json',
                                                                 'adapter_model.safetensors']
     refuses(say, 'export', run, 'best', says='best')
@@ -472,6 +496,196 @@ def test_a_world_that_dies_out_is_kept_and_cannot_be_asked(say, world):
     refuses(say, 'ask', 'run', 'hello', says='bankrupt')
 
 
+# --- looking at a run: tables that somebody made up do, and no model is needed
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    "Two made-up runs of one kind"
+    place = tmp_path_factory.mktemp('made')
+    return [write_run(place / f'seed{seed}', generations=6, size=8, tries=2, seed=seed).folder for seed in (0, 1)]
+
+
+@pytest.fixture
+def pair(made): return [Path(shutil.copytree(run, run.name)) for run in made]
+
+
+def test_a_report_is_written_and_named(say, pair):
+    one = pair[0]
+    before = disk(one)
+    code, out, err = say('report', one)
+    assert (code, out) == (0, 'report: seed0/report.md\n') and err == ''
+    assert {name.split('/')[0] for name in disk(one).keys() - before.keys()} == {'report.md', 'charts'}
+    code, out, err = say('report', one, '--html', '--out', 'new/place')
+    assert (code, out) == (0, 'report: new/place/report.md\ndashboard: new/place/dashboard.html\n')
+    assert Path('new/place/report.md').read_bytes() == (one / 'report.md').read_bytes()
+    assert sorted(p.name for p in Path('new/place').iterdir()) == ['charts', 'dashboard.html', 'report.md']
+    code, out, err = say('report', *pair, '--html', '--out', 'both')
+    assert code == 0 and 'both/dashboard.html' in out and '# 2 runs' in Path('both/report.md').read_text()
+    refuses(say, 'report', *pair, says='--out')
+    refuses(say, 'report', one, '--limit', 3, says='--limit')
+
+
+def test_a_film_is_written_once(say, pair):
+    code, out, err = say('timeline', pair[0], '--seconds', 1)
+    assert (code, out) == (0, 'film: seed0/timeline.gif\n') and '6/6' in err
+    assert (pair[0] / 'timeline.gif').read_bytes()[:6] == b'GIF89a'
+    refuses(say, 'timeline', pair[0], says='timeline.gif, which exists')
+    assert say('timeline', pair[0], '--out', 'films/x.webp')[0] == 0 and Path('films/x.webp').exists()
+    for arguments, says in ((('--out', 'x.mp4'), '.gif or .webp'), (('--seconds', 0), '--seconds'),
+                            (('--seconds', 'nan'), '--seconds'), (('--out', f'{"x" * 300}.gif'), 'too long')):
+        refuses(say, 'timeline', pair[0], *arguments, says=says)
+
+
+def test_one_look_at_a_run(say, pair):
+    before = disk('.')
+    code, out, err = say('watch', pair[0], '--once')
+    assert (code, err) == (0, '') and '6 generations' in out and 'generation   5' in out and disk('.') == before
+    for every in (0, 'nan', 'often'): refuses(say, 'watch', pair[0], '--every', every, says='--every')
+
+
+def test_watching_ends_quietly_with_ctrl_c(say, pair, monkeypatch):
+    def pressed(seconds): raise KeyboardInterrupt
+    monkeypatch.setattr('evolora.watch.time.sleep', pressed)
+    code, out, err = say('watch', pair[0])
+    assert (code, err) == (0, '') and '6 generations' in out
+
+
+def test_a_comparison_shows_intervals(say, pair):
+    code, out, err = say('compare', *pair)
+    out = ' '.join(out.split())
+    assert (code, err) == (0, '') and 'Rates of the last generations, with 95 % intervals' in out
+    assert 'Mean over seeds' in out and re.search(r'\d\.\d+ \[-?\d\.\d+, \d\.\d+\]', out)
+
+
+LOOKS = {'report': ['report'], 'html': ['report', '--html'], 'timeline': ['timeline'], 'watch': ['watch', '--once'],
+         'compare': ['compare', 'seed0']}
+WRITES = ['report', 'html', 'timeline']
+
+
+def rewrite(table, **changes):
+    "Every row of a table says something else"
+    def damage(run):
+        path = run / f'{table}.jsonl'
+        rows = [json.loads(line) | changes for line in path.read_text().splitlines()]
+        path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    return damage
+
+
+def no_generation(run): (run / 'generations.jsonl').write_text('')
+def edited(run): (run / 'run.json').write_text('{"format": 1}')
+def deep(run): (run / 'run.json').write_text('[' * 100_000)
+def no_rows(run): (run / 'generations.jsonl').write_text('nonsense\n' * 2)
+
+
+def a_folder_as_table(run):
+    (run / 'generations.jsonl').unlink()
+    (run / 'generations.jsonl').mkdir()
+
+
+@pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize('name', ['nowhere', 'empty', 'file', '', pytest.param('x' * 300, id='a long name')])
+def test_what_is_no_run_cannot_be_looked_at(say, pair, look, name):
+    Path('empty').mkdir()
+    Path('file').write_text('{}')
+    refuses(say, *look, name, says='too long' if len(name) == 300 else 'expected a run folder')
+
+
+@pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize('damage', [edited, deep], ids=lambda x: x.__name__)
+def test_a_record_of_a_hostile_hand_is_one_line(say, pair, look, damage):
+    damage(pair[1])
+    refuses(say, *look, pair[1], says='run.json')
+
+
+@pytest.mark.parametrize('look', [LOOKS[name] for name in LOOKS if name != 'watch'],
+                         ids=[name for name in LOOKS if name != 'watch'])
+@pytest.mark.parametrize('damage, says', [
+    (no_generation, 'at least one generation'), (no_rows, 'generations.jsonl'),
+    (a_folder_as_table, 'generations.jsonl'),
+    (rewrite('generations', cells=None), 'cells'), (rewrite('generations', cells={'a': 5}), 'every cell'),
+    (rewrite('generations', gflops=None), 'gflops'), (rewrite('episodes', family=None), 'family'),
+    (rewrite('lineage', parents=[5, {}]), 'parents'), (rewrite('lineage', organelle=None), 'organelle')],
+    ids=['no generation', 'no rows', 'a folder', 'no cells', 'other cells', 'no FLOPs', 'no family', 'other parents',
+         'nobody'])
+def test_tables_of_a_hostile_hand_are_one_line(say, pair, look, damage, says):
+    damage(pair[1])
+    refuses(say, *look, pair[1], says=says)
+
+
+def test_a_run_without_a_generation_can_be_watched(say, pair):
+    no_generation(pair[0])
+    assert '0 generations' in say('watch', pair[0], '--once')[1]
+
+
+def test_hostile_names_are_shown_as_names(say, pair):
+    run = write_hostile(Path('r\x1b[2J'), generations=3)
+    rewrite('lineage', parents=['o1'])(pair[0])      # everybody descends from o1, o1 too
+    for folder in (run, pair[0]):
+        for look in WRITES:
+            code, out, err = say(*LOOKS[look], folder)
+            assert code == 0 and '\x1b' not in out + err and 'Traceback' not in err, err
+        assert (folder / 'dashboard.html').exists() and (folder / 'timeline.gif').exists()
+
+
+@pytest.mark.parametrize('arguments, blocks', [
+    (['report'], 'report.md'), (['report'], 'charts'), (['report', '--html'], 'dashboard.html'),
+    (['timeline'], 'timeline.gif'), (['report', '--out', 'file'], 'file'), (['report', '--out', 'file/deep'], 'file'),
+    (['timeline', '--out', 'file/x.gif'], 'file')], ids=lambda x: ' '.join(x) if isinstance(x, list) else x)
+def test_what_is_not_ours_stays(say, pair, arguments, blocks):
+    Path('file').write_text('precious')
+    if blocks != 'file': (pair[0] / blocks).write_text('precious')
+    command, *options = arguments
+    refuses(say, command, pair[0], *options, says=blocks)
+
+
+def test_a_full_disk_leaves_no_half_of_a_page(say, pair, monkeypatch):
+    def full(file, data): raise OSError(28, 'No space left on device')
+    monkeypatch.setattr('evolora.files._put', full)
+    for look in WRITES:
+        code, out, err = say(*LOOKS[look], pair[0])
+        assert (code, out) == (2, '') and 'No space left' in err.splitlines()[-1] and 'Traceback' not in err
+        assert not [p for p in pair[0].rglob('*') if p.suffix in ('.md', '.png', '.html', '.gif', '.tmp')]
+
+
+@pytest.mark.parametrize('name', ['report', 'timeline', 'watch', 'compare'])
+def test_help_has_an_example(say, name): assert f'evolora {name} runs/a' in ' '.join(say(name, '--help')[1].split())
+
+
+# --- a reader that goes away
+
+GONE = """
+import os, sys
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, 1)
+if sys.argv.pop(1) == 'both': os.dup2(write, 2)
+from evolora.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize('arguments', [['compare', 'seed0', 'seed1'], ['watch', 'seed0', '--once'], ['--help'],
+                                       ['tasks', '--n', '3', '--out', 'x']], ids=' '.join)
+@pytest.mark.parametrize('streams', ['one', 'both'])
+def test_a_reader_that_has_gone_ends_the_command_quietly(pair, arguments, streams):
+    done = subprocess.run([sys.executable, '-c', GONE, streams, *arguments], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (141, '', '')
+
+
+def test_what_is_wrong_with_nobody_to_hear_it_is_quiet_too(pair):
+    done = subprocess.run([sys.executable, '-c', GONE, 'both', 'compare', 'seed0'], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (141, '')
+    done = subprocess.run([sys.executable, '-c', GONE, 'one', 'compare', 'seed0'], capture_output=True, text=True)
+    assert done.returncode == 2 and 'two runs' in done.stderr
+
+
+def test_a_run_whose_reader_has_gone_can_go_on(say, world):
+    arguments = ['run', '--config', config(), '--host', world / 'host', '--generations', '3', '--out', 'run']
+    done = subprocess.run([sys.executable, '-c', GONE, 'one', *map(str, arguments)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (141, '')
+    assert say('run', '--resume', 'run', '--generations', 2)[0] == 0
+
+
 # --- Ctrl-C
 
 def pressed(monkeypatch, times):
@@ -541,7 +755,8 @@ def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host train', 'host measure', 'bench', 'bench throughput',
         'bench generation', 'bench memory', 'bench learning', 'bench assimilation', 'bench resume', 'bench lab',
-        'export', 'compare', 'doctor', 'report', 'timeline', 'watch', 'lab'}
+        'bench attention', 'attention', 'attention evaluate', 'attention evolve', 'attention report', 'export',
+        'compare', 'doctor', 'report', 'timeline', 'watch', 'lab'}
 
 
 # --- training the host
@@ -815,6 +1030,19 @@ def command(*arguments):
     done = subprocess.run([sys.executable, '-c', 'from evolora.cli import main; main()', *map(str, arguments)],
                           capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
+
+
+def test_a_family_of_ones_own_is_supervised_like_any_other(here, tmp_path):
+    (here / 'mine.py').write_text(MINE)
+    host = save(tmp_path / 'host')
+    pupil = ['sft', '--host', host, '--examples', 12, '--families', 'string.reverse,math', '--out', 'pupil']
+    code, out, err = command('--parts', 'mine.py', *pupil)
+    assert code == 0 and 'of 120 selection questions' in out, err        # twenty for each of six cells
+    assert list(trained('pupil')['own']) == ['task family string.reverse']
+    code, out, err = command(*pupil[:-1], 'other')
+    assert code == 2 and 'register_family' in err and err.count('\n') == 1
+    code, out, err = command('--parts', 'mine.py', *pupil[:-1], 'other', '--families', 'math.multi_step')
+    assert code == 2 and 'kept for the holdout' in err and 'string.reverse' in err and err.count('\n') == 1
 
 
 def test_parts_of_ones_own_come_from_a_file_and_a_run_needs_them(here, tmp_path):

@@ -7,8 +7,10 @@ from synthetic import write_run
 
 from evolora.comparison import comparable, comparison, mean_interval
 from evolora.configuration import load_config
+from evolora.dashboard import dashboard
 from evolora.ecology import Ecology
 from evolora.host import tiny_host
+from evolora.report import report
 from evolora.runs import begin, config_differences, differences
 from evolora.sessions import begin_session
 
@@ -68,6 +70,22 @@ def test_one_run_is_no_comparison(runs):
     with pytest.raises(ValueError, match='two runs or more'): comparison([runs / 'one'])
 
 
+def test_a_run_that_is_named_twice_is_refused(runs, tmp_path):
+    (tmp_path / 'link').symlink_to(runs / 'one')
+    for again in (runs / 'one', tmp_path / 'link', runs / '..' / runs.name / 'one'):
+        for show in (comparison, lambda folders: report(folders, tmp_path / 'report'),
+                     lambda folders: dashboard(folders, tmp_path / 'page.html')):
+            with pytest.raises(ValueError, match='expected every run once, got .* twice'):
+                show([runs / 'two', runs / 'one', again])
+    assert not (tmp_path / 'report').exists() and not (tmp_path / 'page.html').exists()
+
+
+def test_what_is_read_is_said_once(runs):
+    said = []
+    comparison([runs / 'one', runs / 'two'], say=said.append)
+    assert said == [f'reading {runs / name}' for name in ('one', 'two')]
+
+
 def test_differences_have_the_names_of_keys():
     one, two = {'a': {'b': 1, 'c': {}}, 'd': [1]}, {'a': {'b': 2, 'c': {'e': 1}}, 'd': [1]}
     assert config_differences(one, one) == {}
@@ -93,7 +111,8 @@ def test_seeds_are_averaged_and_paired(tmp_path):
                     for line in path.read_text().splitlines()]
             path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
             folders.append(run.folder)
-    tables = list(comparison([*folders, folders[0]]).items())
+    again = write_run(tmp_path / 'again', generations=2, size=4, tries=2, seed=0)           # a seed lived twice
+    tables = list(comparison([*folders, again.folder]).items())
     (_, seeds), (title, pairs) = tables[-2:]
     low, high = t.interval(.95, 2, loc=.4, scale=.1 / 3**.5)
     assert seeds['seeds'].tolist() == [3, 3] and seeds.loc['C1', 'accuracy'] == f'0.400 [{low:.3f}, {high:.3f}]'

@@ -141,7 +141,7 @@ def test_a_generation_that_is_being_lived_does_not_see_what_is_asked(host, monke
             if self is one and self.generation == 1:
                 values = dict(ticket=.5 + next(parts), prices=2., tau=0., temperature=0., winter=2, feedback=1.)
                 asked = threading.Thread(target=lambda: (self.turn(**values),
-                                                         self.thumb('o1', QUESTION, ANSWER, True)))
+                                                         self.thumb('o1', QUESTION, name, True)))
                 asked.start()
                 asked.join()
             return part(self, *args)
@@ -181,19 +181,18 @@ def test_a_winter_lasts_as_long_as_was_asked(host, seed):
 
 # --- thumbs
 
-def praised(e, up=True, n=1):
-    for _ in range(n): e.thumb('o1', QUESTION, ANSWER, up)
+def praised(e, up=True): e.thumb('o1', QUESTION, ANSWER, up)
 
 
 def test_without_a_weight_a_thumb_is_only_written_down(host):
     one, two = Ecology(host, small()), Ecology(host, small())
     praised(one)
-    praised(one, up=False)
+    one.thumb('o1', QUESTION, 'False', False)
     first, other = one.step(), two.step()
     assert story(first, 'feedback') == story(other, 'feedback') and other.feedback == []
     assert one.population.weights_hash() == two.population.weights_hash()
-    assert first.feedback == [dict(generation=0, organelle='o1', prompt=QUESTION, answer=ANSWER, up=up, reward=0.,
-                                   energy=0.) for up in (True, False)]
+    assert first.feedback == [dict(generation=0, organelle='o1', prompt=QUESTION, answer=answer, up=up, reward=0.,
+                                   energy=0.) for answer, up in ((ANSWER, True), ('False', False))]
     assert math.copysign(1., first.feedback[1]['reward']) == math.copysign(1., first.feedback[1]['energy']) == 1.
 
 
@@ -239,7 +238,7 @@ def test_energy_of_thumbs_balances_at_both_ends(host):
                                                                ticket=.5)))
     e.thumb('o1', QUESTION, ANSWER, True)
     e.thumb('o2', QUESTION, ANSWER, False)
-    for _ in range(3): e.thumb('o3', QUESTION, ANSWER, True)
+    for answer in 'abc': e.thumb('o3', QUESTION, answer, True)
     record = e.step()
     assert [(r['reward'], r['energy']) for r in record.feedback] == [(4., 4.), (-4., -1.), *[(4., 4.)] * 3]
     rows = [(r['organelle'], r['account'], r['amount'], r['balance']) for r in record.ledger]
@@ -248,6 +247,21 @@ def test_energy_of_thumbs_balances_at_both_ends(host):
     assert record.row['gates']['strike'] == 1 and e.ledger.audit().balanced
     audit = e.ledger.audit()
     assert audit.mints['praise'] == 16. and audit.sinks['blame'] == 1.
+
+
+def test_the_last_word_on_an_answer_counts_once_also_after_a_checkpoint(host, tmp_path):
+    one, two = Ecology(host, small(feedback=1.)), Ecology(host, small(feedback=1.))
+    for up in (True, True, False): praised(one, up)
+    one.thumb('o2', QUESTION, ANSWER, True)
+    read_checkpoint(write_checkpoint(tmp_path, one), two)
+    praised(two, False)                     # the one that goes on knows what was said before
+    for e in (one, two):
+        assert e.controls.waiting[1] == 2 and e.controls.waits('o1', QUESTION, ANSWER)
+        feedback = e.step().feedback
+        assert [(f['organelle'], f['up'], f['reward']) for f in feedback] == [('o1', False, -1.), ('o2', True, 1.)]
+        assert not e.controls.waits('o1', QUESTION, ANSWER)
+    praised(one)
+    assert one.step().feedback, 'a generation later it is another word'
 
 
 def test_a_thumb_for_somebody_who_died_since_is_kept_without_a_reward(host):
@@ -309,7 +323,8 @@ def test_many_threads_at_the_desk_lose_nothing(host, monkeypatch):
 
 def test_the_desk_does_not_grow_for_ever(host):
     e = Ecology(host, small())
-    praised(e, n=module._MOST)
+    for i in range(module._MOST): e.thumb('o1', QUESTION, str(i), True)
+    e.thumb('o1', QUESTION, '0', False)
     with pytest.raises(ValueError, match='at most 256 thumbs between two generations'): praised(e)
     e.step()
     praised(e)

@@ -8,14 +8,20 @@ import re
 import shutil
 from html.parser import HTMLParser
 
+import altair as alt
+import pandas as pd
 import pytest
-from hostile import ANSWERS, SCRIPT, write_hostile
-from synthetic import write_run
+from hostile import ANSWERS, SCRIPT, write_hostile, write_strange_cells
+from synthetic import lived_again, records, write_run
 
-from evolora.analysis import load
+from evolora.analysis import gather, load
 from evolora.charts import CHARTS
 from evolora.dashboard import answer_sample, dashboard, tame
-from evolora.page import inert
+from evolora.lab import Lab
+from evolora.page import figure, inert, page, table_html
+from evolora.report import report
+from evolora.watch import follow
+from evolora.widgets import TABS
 
 OURS = set('html head meta title style body a header h1 h2 h3 bdi p dl div dt dd small nav ul li main section table '
            'caption thead tbody tr th td button figure figcaption details summary b noscript footer script'.split())
@@ -77,15 +83,83 @@ def test_the_data_are_bounded_and_all_charts_are_there(path, evil):
     assert len(answer_sample(load(evil), limit=5)) == 5
 
 
+@pytest.fixture(scope='module')
+def strange(tmp_path_factory): return write_strange_cells(tmp_path_factory.mktemp('runs') / 'run')
+
+
+def in_a_dashboard(folder, place, capsys): return dashboard(folder, place / 'page.html').read_text()
+
+
+def in_a_report(folder, place, capsys):
+    text, pictures = report(folder, place).read_text(), list((place / 'charts').iterdir())
+    assert len(pictures) == len(CHARTS) and all(p.stat().st_size > 1000 for p in pictures)
+    return text
+
+
+def in_a_terminal(folder, place, capsys):
+    follow(folder, once=True)
+    return capsys.readouterr().out.replace('\n', '')
+
+
+def in_the_lab(folder, place, capsys):
+    lab, pages = Lab(folder), []
+    try:
+        for i in range(len(TABS)):
+            lab.tabs.selected_index = i
+            assert lab.error.value == ''
+            pages += [x.value for x in vars(lab).values() if hasattr(x, 'value') and isinstance(x.value, str)]
+        return ''.join([*pages, lab.snapshot_html(), json.dumps(lab.charts.outputs, ensure_ascii=False)])
+    finally: lab.close()
+
+
+@pytest.mark.parametrize('shown', [in_a_dashboard, in_a_report, in_a_terminal, in_the_lab])
+def test_cells_and_gates_of_a_stranger_are_inert_wherever_a_run_is_shown(strange, tmp_path, capsys, shown):
+    text = shown(strange, tmp_path, capsys)
+    bare = [tag for tag in re.findall(r'<[a-z][^<>]*>', text) if 'alert' in tag or 'onerror' in tag]
+    assert len(text) > 500 and not bare and '<script>alert' not in text
+    assert '\x1b' not in text and '\u202e' not in text
+
+
 def test_a_long_run_is_not_a_long_page(tmp_path):
     path = dashboard(write_run(tmp_path / 'long', generations=1000, size=8, tries=1).folder)
     assert path.stat().st_size < 3_000_000
 
 
+def test_nor_is_one_of_ten_thousand_generations(tmp_path, monkeypatch):
+    data = lived_again(gather(records(generations=400, size=8, tries=1), name='endless'), 25)
+    monkeypatch.setattr('evolora.dashboard.load', lambda folder: data)
+    assert dashboard('endless', tmp_path / 'page.html').stat().st_size < 3_000_000
+
+
 def test_several_runs_share_a_page(tmp_path):
-    folders = [write_run(tmp_path / f'run{seed}', generations=5, seed=seed).folder for seed in (0, 1)]
+    folders, said = [write_run(tmp_path / f'run{seed}', generations=5, seed=seed).folder for seed in (0, 1)], []
     with pytest.raises(ValueError, match='name one with out'): dashboard(folders)
-    assert 'Mean over seeds' in dashboard(folders, tmp_path / 'page.html').read_text()
+    assert 'Mean over seeds' in dashboard(folders, tmp_path / 'page.html', say=said.append).read_text()
+    assert [line.split()[0] for line in said] == ['reading', 'reading', 'drawing', 'drawing', 'writing']
+
+
+def test_runs_of_two_configurations_are_not_averaged(tmp_path):
+    folders = [write_run(tmp_path / f'{size}-{seed}', generations=5, size=size, seed=seed).folder
+               for size in (8, 9) for seed in (0, 1)]
+    text = dashboard(folders, tmp_path / 'page.html').read_text()
+    block = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+    for figure in block.values():
+        marks = next(columns for columns in figure['data'].values() if 'mean' in columns)
+        assert set(marks['configuration']) == {'C1', 'C2'} and set(marks['size']) == {2}
+
+
+def many_rows():
+    "A page with a table of generations in no order, and a chart of many numbers"
+    frame = pd.DataFrame({'energy': [2., 3., 1.]}, index=pd.Index([1000, 2, 10_000], name='generation'))
+    chart = alt.Chart(pd.DataFrame({'generation': range(1234)})).mark_point().encode(x='generation:Q')
+    shown, drawn = figure('many', chart.properties(title='Many', description='Many points').to_dict())
+    return page('many', '', {'All': table_html(frame, 'Energy') + shown}, {'many': drawn})
+
+
+def test_a_row_is_named_by_its_number():
+    heads = re.findall(r'<th scope="row"([^>]*)><bdi>(.*?)</bdi>', many_rows())
+    assert heads == [(' data-value="1000.0"', '1000'), (' data-value="2.0"', '2'), (' data-value="10000.0"', '10000')]
+    assert '<th scope="row"><bdi>&lt;b&gt;' in table_html(pd.DataFrame({'x': [1]}, index=['<b>']), 'x')
 
 
 @pytest.fixture(scope='module')
@@ -96,6 +170,22 @@ def browser():
         browser = p.chromium.launch(executable_path=chromium, args=['--no-sandbox', '--disable-gpu'])
         yield browser
         browser.close()
+
+
+def test_tables_are_sorted_by_number_and_say_where_they_end(browser, tmp_path):
+    path, page = tmp_path / 'page.html', browser.new_page()
+    path.write_text(many_rows())
+    page.goto(path.as_uri())
+    names = lambda: page.locator('tbody th').all_text_contents()
+    page.locator('th button').first.click()
+    first = names()
+    page.locator('th button').first.click()
+    assert [first, names()] == [['10000', '1000', '2'], ['2', '1000', '10000']]
+    page.locator('details summary').click()
+    page.locator('details caption').wait_for()
+    assert page.locator('details caption').text_content() == 'The first 500 of 1,234 rows'
+    assert page.locator('details tbody tr').count() == 500
+    page.close()
 
 
 @pytest.mark.parametrize(('width', 'scheme'), [(1280, 'light'), (390, 'dark')])

@@ -388,12 +388,18 @@ def test_two_cannot_step_at_once(host, monkeypatch):
     assert ecology.generation == 1 and ecology.step().row['generation'] == 1
 
 
-def test_a_step_that_fails_gives_the_lock_back(host, monkeypatch):
+def test_a_step_that_fails_gives_the_lock_back_and_is_not_begun_again(host, monkeypatch):
     def learn(*_, **__): raise ArithmeticError('no')
     ecology = Ecology(host, small())
+    ecology.step()
     monkeypatch.setattr(ecology.plasticity, 'learn', learn)
+    with pytest.raises(ArithmeticError): ecology.step()
+    with ecology.still(): assert ecology.half
+    monkeypatch.undo()
+    owned = ecology.ledger.balances
     for _ in range(2):
-        with pytest.raises(ArithmeticError): ecology.step()
+        with pytest.raises(RuntimeError, match='generation 1 ended half-way'): ecology.step()
+    assert ecology.ledger.balances == owned, 'the tickets were taken again'
 
 
 @pytest.mark.parametrize('generations', [0, -1])
@@ -516,7 +522,8 @@ def test_a_record_has_a_line_and_a_table(host, lucky):
     ecology, records = live(host, small(), generations=3)
     for record in records:
         line = record.ticker()
-        for part in ('generation', 'ROI', 'accuracy', 'energy',
+        mean = record.row['energy'] / record.row['alive']
+        for part in ('generation', 'ROI', 'accuracy', f'energy {mean:.1f} each',
                      f"alive {record.row['alive']} (+{record.row['births']} −{record.row['deaths']})", ' s'):
             assert part in line
         assert '\n' not in line and '| cell |' in record._repr_markdown_()

@@ -65,6 +65,17 @@ def test_a_row_does_not_know_its_batch(architecture, temperature):
                                    atol=1e-5)
 
 
+def test_whoever_waits_hears_how_many_are_answered():
+    host, heard = tiny('qwen3'), []
+    made = ask(host, rows=range(5), temperature=0., on_rows=lambda done, total: heard.append((done, total)))
+    assert heard == [(0, 5), (5, 5)]
+    del heard[:]
+    again = host.generate(PROMPTS[:5], max_new_tokens=LENGTH, temperature=0., rows=2,
+                          on_rows=lambda done, total: heard.append((done, total)))
+    assert again.tokens == made.tokens and {total for _, total in heard} == {5}
+    assert heard[0] == (0, 5) and heard[-1] == (5, 5) and sorted({*heard}) == heard and len(heard) > 3
+
+
 @every_architecture
 def test_luck_is_the_seed_and_nothing_else(architecture):
     host = tiny(architecture)

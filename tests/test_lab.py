@@ -3,6 +3,7 @@
 The widgets have no page here, only their traits, which is all that a page would be told.
 """
 import json
+import re
 import threading
 import time
 
@@ -10,15 +11,18 @@ import pandas as pd
 import pytest
 
 from evolora import lab as module
+from evolora import runner as running
+from evolora import window
 from evolora.analysis import gather
-from evolora.configuration import load_config
+from evolora.configuration import PRESETS, load_config
 from evolora.ecology import Ecology
+from evolora.gates import EVENTS, GATES
 from evolora.host import load_host
 from evolora.lab import Lab
 from evolora.live import live_spec, points, stops
 from evolora.runner import Runner
 from evolora.runs import Run
-from evolora.sessions import begin_session
+from evolora.sessions import begin_session, resume_session
 from evolora.views import View, answers_html, gates_html, look, organelle_html, shown, table_html
 from evolora.widgets import TABS, error_html
 
@@ -57,6 +61,14 @@ def rest(lab):
 def stepped(lab, n=1):
     lab.run(n)
     return rest(lab)
+
+
+def said_so_far(lab):
+    "Which generations stand on the page Log, the first one first"
+    return [int(n) for n in re.findall(r'generation +(\d+)', opened(lab, 'Log').log_page.value)][::-1]
+
+
+def said(out): return ' | '.join(x['data']['text/plain'] for x in out.outputs)
 
 
 # the runner
@@ -123,36 +135,165 @@ def test_a_run_ends_when_nobody_is_left(host, config):
 def test_every_button_says_what_it_does_in_python(ecology):
     lab = Lab(ecology)
     buttons = [w for name, w in vars(lab).items() if name.endswith('_button')]
-    assert len(buttons) == 9 and all(b.description and 'lab.' in b.tooltip for b in buttons)
+    assert len(buttons) == 10 and all(b.description and 'lab.' in b.tooltip for b in buttons)
 
 
 def test_a_step_is_seen_everywhere(ecology):
     lab = Lab(ecology)
     lab.step_button.click()
     rest(lab)
-    assert 'generation 1 ' in lab.status.value and 'aria-live="polite"' in lab.status.value
+    assert '1 generation lived ' in lab.status.value and 'aria-live="polite"' in lab.status.value
     chart = next(iter(lab.charts.outputs[0]['data'].values()))
     assert [p['alive'] for p in chart['datasets']['points']] == [ecology.history[0].row['alive']]
     for i, page in enumerate(TABS):
         lab.tabs.selected_index = i
         if page == 'Population': assert all(id in lab.population_page.value for id in ecology.population.ids)
         if page == 'Organelle':
+            lab.select(next(id for id in ecology.population.ids if not ecology.population.is_noop(id)))
             rest(lab)
             assert 'Traits' in lab.organelle_page.value
-            assert 'ΔW' in lab.weights.outputs[0]['data']['text/plain']
-        if page == 'Log': assert 'ROI' in lab.log_page.value
+            assert all(words in said(lab.weights) for words in ('norm of ΔW', 'Singular values', 'since birth'))
+        if page == 'Kinship':
+            rest(lab)
+            assert 'Cosine' in said(lab.kinship) and 'since birth' in said(lab.kinship), 'nobody has learned yet'
+        if page == 'Log': assert 'ROI' in lab.log_page.value and repr(ecology.history[0]) in lab.ticker.value
     assert lab.error.value == ''
+
+
+def opened(lab, page):
+    lab.tabs.selected_index = TABS.index(page)
+    return rest(lab)
+
+
+def test_weights_are_drawn_for_the_page_that_is_open_and_no_other(ecology, monkeypatch):
+    calls = []
+    for name in ('organelle_specs', 'everybody_specs'):
+        real = getattr(window, name)
+        monkeypatch.setattr(window, name, lambda *given, real=real, name=name: calls.append(name) or real(*given))
+    lab = stepped(Lab(ecology), 2)
+    assert not calls and not lab.weights.outputs
+    opened(lab, 'Kinship')
+    opened(lab, 'Organelle')
+    lab.select(next(id for id in ecology.population.ids if id != lab.organelle))
+    rest(lab)
+    assert calls == ['everybody_specs', 'organelle_specs', 'organelle_specs'] and lab.organelle in said(lab.weights)
+    opened(lab, 'Live')
+    opened(lab, 'Organelle')
+    assert len(calls) == 3, 'nothing has changed since'
+    one = lab.organelle
+    assert stepped(lab).error.value == '' and lab.organelle == one and len(calls) == 4, 'no detour by somebody else'
+    assert all(words in said(lab.weights) for words in ('norm of ΔW', 'Singular values', f'Drift of {lab.organelle}'))
+    opened(lab, 'Kinship')
+    assert 'Cosine' in said(lab.kinship) and f'Drift of {len(ecology.population)} organelles' in said(lab.kinship)
+
+
+def test_weights_are_drawn_no_more_often_than_they_may_while_generations_are_left(ecology, monkeypatch):
+    monkeypatch.setattr(window, '_EVERY', 0.)
+    lab, drawn = opened(stepped(Lab(ecology)), 'Kinship'), []
+    real = window.everybody_specs
+    monkeypatch.setattr(window, 'everybody_specs', lambda *given: drawn.append(1) or real(*given))
+    lab._rested = float('inf')
+    stepped(lab, 4)
+    assert len(drawn) == 1 and ecology.generation == 5, 'only what is left at the end'
+
+
+def test_charts_of_weights_do_without_what_is_not_there(ecology):
+    lab = opened(stepped(Lab(ecology)), 'Organelle')
+    ecology.demography.births.clear()
+    lab.select(ecology.population.ids[-1])
+    assert 'its birth was not kept' in said(rest(lab).weights)
+    assert 'births were not kept' in said(opened(lab, 'Kinship').kinship) and lab.error.value == ''
+    one = ecology.population.ids[0]
+    for id in ecology.population.ids[1:]: ecology.demography.bury(id, 1, 'to be alone')
+    ecology.population.write(one, {n: (A, 0 * B) for n, (A, B) in ecology.population.factors(one).items()})
+    again = opened(rest(Lab(ecology)), 'Kinship')
+    assert 'two that add something' in said(again.kinship)
+    assert 'adds nothing yet' in said(opened(again, 'Organelle').weights) and again.error.value == ''
+    again._drawn.clear()
+    again.runner.submit(lambda e: e.demography.bury(one, 1, 'gone')).result(LONG)
+    again.show_open()
+    assert 'not alive any more' in said(rest(again).weights) and again.error.value == ''
+
+
+def test_winter_comes_at_the_press_of_a_button(ecology):
+    lab = Lab(ecology)
+    lab.winter_button.click()
+    assert ecology.controls.waiting[0] == {'winter': 3} and 'winter = 3' in lab.waiting.value
+    stepped(lab, 4)
+    assert [g.row['season'] for g in ecology.history] == ['winter'] * 3 + ['summer']
+
+
+def test_before_there_is_an_ecology_nothing_can_be_turned(host, config, tmp_path):
+    with begin_session(tmp_path / 'run', host, config) as session: session.live(1, say=None)
+    lab = Lab(tmp_path / 'run')
+    assert lab.winter_button.disabled and all(box.disabled for box in lab.knobs.values())
+    for page, out in (('Organelle', lab.weights), ('Kinship', lab.kinship)):
+        assert 'press Step' in said(getattr(opened(lab, page), 'kinship' if page == 'Kinship' else 'weights'))
+    assert lab.ecology is None, 'a look loads no model'
+    lab.step_button.click()
+    assert not rest(lab).winter_button.disabled and 'Cosine' in said(lab.kinship)
+
+
+# who sets the buttons
+
+class Watched:
+    "A lock that says when somebody has to wait for it"
+    def __init__(self): self.lock, self.waits = threading.RLock(), threading.Event()
+
+    def __enter__(self):
+        if not self.lock.acquire(blocking=False):
+            self.waits.set()
+            self.lock.acquire()
+
+    def __exit__(self, *_): self.lock.release()
+
+
+def test_what_was_seen_first_is_not_shown_last(ecology, monkeypatch):
+    lab = stepped(Lab(ecology))
+    lab._drawing, runner, arrange = Watched(), lab.runner, lab.arrange
+    late, arrived = threading.Event(), threading.Event()
+    def slowly(*given, **how):
+        if how['busy']:             # the one that saw a generation under way, and is overtaken
+            arrived.set()
+            assert late.wait(LONG)
+        arrange(*given, **how)
+    lab.arrange = slowly
+    runner.busy, runner.left = True, 1
+    first = threading.Thread(target=lab.refresh)
+    first.start()
+    assert arrived.wait(LONG)
+    runner.busy, runner.left = False, 0
+    second = threading.Thread(target=lambda: (lab.refresh(), late.set()))
+    waiting = threading.Thread(target=lambda: lab._drawing.waits.wait(LONG) and late.set())
+    second.start()
+    waiting.start()                 # either the second waits for the first, or it is through
+    for thread in (first, second): thread.join(LONG)
+    lab._drawing.waits.set()
+    assert not lab.step_button.disabled and lab.pause_button.disabled and 'at rest' in lab.status.value
+
+
+def test_a_bar_that_moves_after_the_end_is_put_back(ecology):
+    lab = stepped(Lab(ecology))
+    tick, still = lab._tick, lab.progress.value
+    def late():
+        lab.runner.busy = False     # the runner comes to rest, and says so, between a look and what is shown of it
+        lab.refresh()
+        lab.progress.value = 'generation 2: learn, 0.1 s'
+    lab._tick, lab.runner.busy = late, True
+    lab._beating.acquire()
+    lab._beat()
+    assert lab.progress.value == still and not lab.step_button.disabled and not lab._beating.locked()
 
 
 def test_the_same_lab_again_takes_over_and_doubles_nothing(ecology):
     first = stepped(Lab(ecology))
     threads, watchers = threading.active_count(), len(first.runner.watchers)
     for _ in range(5): lab = rest(Lab(ecology))
-    assert lab.runner is first.runner and len(lab.runner.watchers) == watchers == 1 and len(module._OPEN) == 1
+    assert lab.runner is first.runner and len(lab.runner.watchers) == watchers == 2 and len(module._OPEN) == 1
     assert threading.active_count() <= threads + 1 and first.closed
     lab.step()
     assert rest(lab).view.generation == ecology.generation == 2
-    assert len(lab._lines) == 2
+    assert said_so_far(lab) == [0, 1]
 
 
 def test_a_lab_that_takes_over_a_run_under_way_lets_it_go_on(ecology):
@@ -202,12 +343,83 @@ def test_an_answer_is_asked_for_praised_and_recorded(ecology):
     assert [(f['organelle'], f['prompt'], f['up']) for f in record] == [(lab.said[0], lab.prompt.value, True)]
 
 
+def test_who_waits_for_an_answer_may_judge_it_at_once(ecology, monkeypatch):
+    lab, go = stepped(Lab(ecology)), threading.Event()
+    class Late(running.Future):         # its result is there before anybody is called
+        def _invoke_callbacks(self): go.wait(LONG) and super()._invoke_callbacks()
+    monkeypatch.setattr(running, 'Future', Late)
+    lab.ask('Sort the letters: jghn', max_new_tokens=4)
+    try: lab.thumb(True)
+    finally: go.set()
+    assert rest(lab).judged and ecology.controls.waiting[1] == 1
+
+
+def test_the_last_verdict_on_an_answer_counts_once_and_is_worth_what_waits(ecology):
+    lab = stepped(Lab(ecology))
+    lab.turn(feedback=2.)
+    lab.ask('Sort the letters: jghn', max_new_tokens=4)
+    rest(lab)
+    for button in (lab.up_button, lab.up_button, lab.down_button): button.click()
+    assert 'blamed: worth 2 in the next generation' in lab.thumbs.value and ecology.controls.waiting[1] == 1
+    stepped(lab)
+    assert [(f['up'], f['reward']) for f in ecology.history[-1].feedback] == [(False, -2.)]
+    assert lab.up_button.disabled and 'booked' in lab.thumbs.value
+    with pytest.raises(ValueError, match='booked'): lab.thumb(True)
+    stepped(lab)
+    assert ecology.history[-1].feedback == []
+    lab.ask('Sort the letters: jghn', max_new_tokens=4)
+    assert not rest(lab).up_button.disabled, 'another answer is another verdict'
+
+
+def test_a_verdict_that_a_generation_has_heard_is_not_given_again_while_it_lasts(ecology, monkeypatch):
+    lab = stepped(Lab(ecology))
+    lab.ask('Sort the letters: jghn', max_new_tokens=4)
+    rest(lab).thumb(True)
+    begun, go, real = threading.Event(), threading.Event(), ecology._plan
+    monkeypatch.setattr(ecology, '_plan', lambda: begun.set() or go.wait(LONG) and real(), raising=False)
+    lab.step()
+    assert begun.wait(LONG)
+    lab.down_button.click()
+    said, waits = lab.error.value, ecology.controls.waiting[1]
+    go.set()
+    assert 'booked' in said and waits == 0 and rest(lab)
+
+
+# errors
+
+def test_an_error_stands_until_the_next_thing_is_asked_for(ecology, monkeypatch):
+    lab = stepped(Lab(ecology))
+    lab.knobs['ticket'].value = -1.
+    stood = lab.error.value
+    assert 'nothing was turned' in stood
+    lab.runner.run(2)           # somebody else's, so nobody asked this panel for anything
+    assert rest(lab).error.value == stood and ecology.generation == 3
+    lab.knobs['ticket'].value = .5
+    assert lab.error.value == ''
+    for call in (lab.step, lab.pause, lab.stop, lambda: lab.turn(tau=.1), lambda: lab.ask('x', max_new_tokens=1)):
+        rest(lab).error.value = stood
+        call()
+        assert lab.error.value == ''
+
+
+def test_a_question_that_fails_says_so_and_leaves_nothing_to_judge(ecology):
+    lab = stepped(Lab(ecology))
+    lab.ask('Sort the letters: jghn', max_new_tokens=4)
+    assert not rest(lab).up_button.disabled
+    lab.prompt.value = 'a b ' * 2000
+    lab.ask_button.click()
+    rest(lab)
+    assert 'the question failed' in lab.answers.value and 'waits' not in lab.answers.value
+    assert 'context' in lab.error.value and lab.up_button.disabled
+    with pytest.raises(ValueError, match='judge'): lab.thumb(True)
+
+
 @pytest.mark.parametrize('call, words', [
     (lambda lab: lab.select('nobody'), 'alive'), (lambda lab: lab.ask('  '), 'question'),
     (lambda lab: lab.run(0), '1 or more'),
     (lambda lab: lab.turn(speed=2), 'knob'), (lambda lab: lab.thumb(True), 'ask'),
     (lambda lab: lab.new('no such'), 'preset'),
-    (lambda lab: lab.new(seed=-1), '0 or more')])
+    (lambda lab: lab.new(seed=-1), '0 or more'), (lambda lab: Lab(preset='debug', seed=-1), '0 or more')])
 def test_what_cannot_be_done_is_one_line(ecology, call, words):
     lab = stepped(Lab(ecology))
     with pytest.raises(ValueError, match=words) as e: call(lab)
@@ -224,6 +436,104 @@ def test_an_error_of_a_generation_stands_in_the_panel(ecology):
     assert not lab.step_button.disabled, 'one may try again'
 
 
+def breaks_once(ecology, monkeypatch):
+    "The next lesson fails, in the middle of a generation"
+    def learn(*_, **__):
+        monkeypatch.undo()
+        raise RuntimeError('out of memory')
+    monkeypatch.setattr(ecology.plasticity, 'learn', learn)
+
+
+def test_an_ecology_that_broke_off_half_way_is_over_and_new_helps(ecology, monkeypatch):
+    lab = stepped(Lab(ecology))
+    breaks_once(ecology, monkeypatch)
+    lab.run(5)
+    rest(lab)
+    owned = ecology.ledger.balances
+    assert ecology.half and ecology.generation == 1 and 'out of memory' in lab.error.value
+    assert 'ended half-way' in lab.status.value and 'New' in lab.status.value
+    over = lab.step_button, lab.run_button, lab.many_button, lab.ask_button, lab.winter_button
+    assert all(button.disabled for button in over)
+    with pytest.raises(ValueError, match='half-way'): lab.step()
+    with pytest.raises(ValueError, match='half-way'): rest(Lab(ecology)).step()
+    assert ecology.ledger.balances == owned, 'the tickets were paid once'
+    again = rest(Lab(ecology))
+    again.new('debug', 1)
+    assert not rest(again).step_button.disabled and stepped(again).view.generation == 1
+
+
+def test_new_clears_what_was_seen(ecology, monkeypatch):
+    lab = opened(stepped(Lab(ecology)), 'Organelle')
+    lab.ask('Sort the letters: jghn', max_new_tokens=4)
+    for page in TABS: opened(lab, page)
+    lab.turn(ticket=.25)
+    assert all(x.value for x in (lab.answers, lab.population_page, lab.organelle_page, lab.waiting, lab.ticker))
+    go, real = threading.Event(), module.world_of
+    monkeypatch.setattr(module, 'world_of', lambda *how: lambda: go.wait(LONG) and real(*how)())
+    lab.new('debug', 5)
+    empty = [lab.answers.value, lab.population_page.value, lab.organelle_page.value, lab.log_page.value,
+             lab.gates_page.value, lab.waiting.value, lab.charts.outputs, lab.weights.outputs, lab.kinship.outputs]
+    assert not any(empty), empty
+    go.set()
+    opened(lab, 'Live')
+    assert lab.view.generation == 0 and lab.charts.outputs == () and 'seed 5' in lab.head.value
+    assert {name for _, name in lab.who.options} == set(lab.ecology.population.ids)
+    assert said_so_far(stepped(lab)) == [0]
+
+
+def test_new_waits_for_whatever_is_under_way(ecology, monkeypatch):
+    lab, go = stepped(Lab(ecology)), threading.Event()
+    assert not lab.new_button.disabled
+    real = module.answers_beside
+    monkeypatch.setattr(module, 'answers_beside', lambda *a, **k: go.wait(LONG) and real(*a, **k))
+    lab.prompt.value = 'Sort the letters: jghn'
+    lab.ask_button.click()
+    disabled, loading = lab.new_button.disabled, []
+    with pytest.raises(ValueError, match='wait for it'): lab.new('debug', 5)
+    go.set()
+    assert disabled and not rest(lab).new_button.disabled
+    go.clear()
+    made = module.world_of
+    monkeypatch.setattr(module, 'world_of', lambda *how: lambda: go.wait(LONG) and made(*how)())
+    lab.new('debug', 5)
+    loading = [lab.new_button.disabled, lab.pause_button.disabled]
+    go.set()
+    assert loading == [True, True] and not rest(lab).new_button.disabled
+
+
+def test_an_ecology_that_cannot_be_made_is_said(ecology, monkeypatch):
+    def broken(): raise OSError('no model here')
+    monkeypatch.setattr(module, 'world_of', lambda *how: broken)
+    lab = rest(Lab(preset='debug'))
+    assert 'no model here' in lab.error.value and not lab.new_button.disabled
+    other = rest(Lab(ecology))
+    monkeypatch.setattr(module, 'world_of', lambda *how: broken)
+    other.new('debug', 3)
+    assert 'no model here' in rest(other).error.value
+
+
+def test_a_configuration_of_ones_own_is_a_preset(ecology, tmp_path):
+    mine = tmp_path / 'mine.yaml'
+    mine.write_text((PRESETS / 'debug.yaml').read_text())
+    lab = rest(Lab(preset=mine))
+    assert lab.preset.value == str(mine) and {'debug', 'ecology'} < set(lab.preset.options)
+    assert lab.ecology.config == load_config('debug')
+    lab.new(seed=4)
+    assert rest(lab).ecology.seed == 4 and lab.preset.value == str(mine)
+    other = rest(Lab(ecology))
+    other.new(str(mine), 6)
+    assert rest(other).preset.value == str(mine) and len(other.preset.options) == len(lab.preset.options)
+
+
+def test_a_lab_that_is_closed_does_nothing_and_says_so(ecology):
+    over, lab = stepped(Lab(ecology)), rest(Lab(ecology))
+    for call in (over.step, over.run, over.pause, over.stop, over.new, lambda: over.turn(ticket=.5),
+                 lambda: over.ask('Sort the letters: jghn'), lambda: over.thumb(True)):
+        with pytest.raises(ValueError, match=r'closed.*Lab\(') as e: call()
+        assert '\n' not in str(e.value)
+    assert rest(lab).ecology is ecology and ecology.generation == 1 and ecology.controls.waiting[0] == {}
+
+
 def test_new_asks_again_where_generations_would_be_forgotten(ecology):
     lab = stepped(Lab(ecology))
     lab.preset.value, lab.seed.value = 'debug', 5
@@ -234,7 +544,138 @@ def test_new_asks_again_where_generations_would_be_forgotten(ecology):
     assert lab.ecology is not ecology and lab.ecology.seed == 5 and stepped(lab).view.generation == 1
 
 
+# which lab is whose
+
+def in_cell(monkeypatch, cell, request):
+    "What a kernel says of the cell that it runs"
+    class Kernel:
+        def get_parent(self): return {'header': {'msg_id': request}, 'metadata': {'cellId': cell}}
+    shell = type('Shell', (), {'kernel': Kernel()})()
+    monkeypatch.setattr(module, 'get_ipython', lambda: shell)
+
+
+def test_a_cell_that_is_run_again_closes_the_lab_that_nobody_sees_any_more(host, config, monkeypatch):
+    in_cell(monkeypatch, 'a', '1')
+    one, beside = Lab(Ecology(host, config)), Lab(Ecology(host, config, seed=1))
+    in_cell(monkeypatch, 'b', '2')
+    elsewhere = Lab(Ecology(host, config, seed=2))
+    one.run()
+    in_cell(monkeypatch, 'a', '3')
+    lab = Lab(Ecology(host, config, seed=3))
+    assert one.closed and beside.closed and not elsewhere.closed and not lab.closed
+    assert set(module._OPEN.values()) == {elsewhere, lab}
+    assert one.wait(LONG) and one.runner.left == 0, 'it would run on without buttons'
+    one.ecology.step()          # and is still somebody's
+    monkeypatch.setattr(module, 'get_ipython', lambda: None)
+    assert rest(Lab(Ecology(host, config, seed=4))).cell is None and not lab.closed
+
+
+def test_closing_ends_a_run(ecology):
+    lab = Lab(ecology)
+    lab.run()
+    lab.close()
+    assert lab.wait(LONG) and lab.runner.left == 0
+
+
+def test_new_stops_the_lab_that_showed_the_same(ecology):
+    other = Lab(preset='debug', seed=7)
+    other.run()
+    lab = rest(Lab(ecology))
+    lab.new('debug', 7)
+    assert other.closed and other.wait(LONG) and rest(lab).ecology is not other.ecology
+
+
+def test_the_boxes_of_new_are_labelled_as_such(ecology):
+    lab = rest(Lab(ecology))
+    first, *boxes = lab.beginning_row.children
+    assert 'begin anew' in first.value and boxes == [lab.preset, lab.seed, lab.new_button]
+
+
 # folders
+
+def test_a_look_loads_no_model_and_resume_does(host, config, tmp_path):
+    with begin_session(tmp_path / 'run', host, config) as session: session.live(2, say=None)
+    lab = Lab(tmp_path / 'run')
+    with pytest.raises(ValueError, match='resume'): lab.turn(ticket=.5)
+    assert lab.ecology is None
+    ecology = lab.resume()
+    rest(lab)
+    assert ecology is lab.ecology is lab.resume() and ecology.generation == 2
+    assert not lab.winter_button.disabled and lab.knobs['ticket'].value == ecology.knobs['ticket']
+    assert stepped(lab).view.generation == 3
+    assert rest(Lab(Ecology(host, config))).resume() and rest(Lab(preset='debug', seed=3)).resume().seed == 3
+
+
+def test_what_was_lived_before_is_told_too(host, config, tmp_path):
+    folder, ecology = tmp_path / 'run', Ecology(host, config)
+    ecology.run(3, say=None)
+    assert said_so_far(rest(Lab(ecology))) == [0, 1, 2]
+    with begin_session(folder, host, config) as session:
+        session.live(2, say=None)
+        watching = Lab(folder)
+        assert said_so_far(watching) == [0, 1] and repr(session.ecology.history[-1]) in watching.ticker.value
+    assert said_so_far(stepped(watching)) == [0, 1, 2]
+
+
+def test_the_books_of_an_organelle_come_to_what_it_owns(host, config, tmp_path):
+    folder = tmp_path / 'run'
+    with begin_session(folder, host, config) as session: session.live(2, say=None)
+    def check(lab, since):
+        assert lab.view.since == since and set(lab.view.alive.index) <= set(lab.view.books)
+        for id, energy in lab.view.alive['energy'].items():
+            whole = lab.view.births[id]['generation'] >= since
+            assert not whole or sum(lab.view.books[id].values()) == pytest.approx(energy)
+            assert ('over its life' if whole else f'since generation {since}') in organelle_html(lab.view, id)
+    lab = Lab(folder)
+    check(lab, 0)
+    check(stepped(lab, 2), 0)               # its session has tables
+    check(stepped(Lab(folder)), 0)          # who takes over knows it too
+    ecology = Ecology(host, config)
+    ecology.run(3, say=None)
+    check(stepped(Lab(ecology)), 2)         # of an ecology in memory, only the latest is at hand
+    check(stepped(Lab(Ecology(host, config, seed=1)), 3), 0)
+
+
+def test_a_folder_whose_session_broke_off_goes_on_from_its_checkpoint(host, config, tmp_path, monkeypatch):
+    folder = tmp_path / 'run'
+    with begin_session(folder, host, config) as session: session.live(2, say=None)
+    lab = stepped(Lab(folder))
+    breaks_once(lab.ecology, monkeypatch)
+    stepped(lab, 3)
+    assert 'out of memory' in lab.error.value and lab.step_button.disabled
+    assert 'Lab(' in lab.status.value and 'checkpoint' in lab.status.value
+    with pytest.raises(ValueError, match='checkpoint'): lab.step()
+    again = Lab(folder)
+    assert lab.closed and again.runner is not lab.runner and not again.step_button.disabled
+    assert again.view.generation == 3 and stepped(again).view.generation == 4 and again.error.value == ''
+    assert [row['generation'] for row in Run.open(folder).rows('generations')] == [0, 1, 2, 3]
+
+
+def test_a_session_that_broke_off_under_its_own_lab_is_resumed_from_its_folder(host, config, tmp_path, monkeypatch):
+    session = begin_session(tmp_path / 'run', host, config)
+    lab = stepped(Lab(session))
+    breaks_once(session.ecology, monkeypatch)
+    stepped(lab)
+    assert session.over and 'checkpoint' in lab.status.value and lab.step_button.disabled
+    assert stepped(Lab(tmp_path / 'run')).view.generation == 2
+
+
+def test_a_folder_that_is_moved_away_is_said_and_watched_again_when_it_is_back(host, config, tmp_path):
+    def until(seen):
+        end = time.monotonic() + LONG
+        while not seen() and time.monotonic() < end: time.sleep(.05)
+        assert seen()
+    folder, away = tmp_path / 'run', tmp_path / 'away'
+    with begin_session(folder, host, config) as session: session.live(1, say=None)
+    lab = Lab(folder)
+    folder.rename(away)
+    until(lambda: 'not there any more' in lab.status.value and 'run folder' in lab.error.value)
+    assert lab.step_button.disabled
+    away.rename(folder)
+    until(lambda: lab.error.value == '' and not lab.step_button.disabled)
+    with resume_session(folder, host) as session: session.live(2, say=None)
+    until(lambda: lab.view.generation == 2)
+
 
 def test_a_free_folder_is_resumed_and_written_and_left_to_others(host, config, tmp_path):
     folder = tmp_path / 'run'
@@ -250,6 +691,17 @@ def test_a_free_folder_is_resumed_and_written_and_left_to_others(host, config, t
     again.close()
     assert again.wait(LONG)
     assert stepped(Lab(folder)).view.generation == 5
+
+
+def test_a_run_that_cannot_be_saved_is_said_when_its_lab_is_closed(host, config, tmp_path, monkeypatch):
+    folder = tmp_path / 'run'
+    with begin_session(folder, host, config) as session: session.live(1, say=None)
+    lab = stepped(Lab(folder))
+    def full(): raise OSError('no space left')
+    monkeypatch.setattr(lab.runner.world, 'save', full)
+    with pytest.warns(UserWarning, match='no space left.*checkpoint'):
+        lab.close()
+        assert lab.wait(LONG)
 
 
 def test_a_folder_where_somebody_is_at_work_is_watched(host, config, tmp_path):
@@ -281,6 +733,17 @@ def test_a_folder_says_what_the_ecology_says(host, config, tmp_path):
     assert [v['says'] for v in here.verdicts] == [v['says'] for v in there.verdicts]
 
 
+def test_who_is_right_how_often_is_seen_before_anybody_is_better_than_others(ecology):
+    ecology.run(1, say=None)
+    table, asked = look(ecology).alive, ecology.demography.recent
+    assert (table['competence'] == 0).all() and len(asked), 'nothing sets them apart yet'
+    share = asked.groupby(['organelle', 'family', 'depth', 'task'])['success'].mean().groupby('organelle').mean()
+    known = table['answers'] > 0
+    assert table['right'][known].to_dict() == pytest.approx(share.reindex(table.index[known]).to_dict())
+    assert share.max() > 0 and table['right'][~known].isna().all()
+    assert '<th scope="col" class=n><bdi>right</bdi></th>' in table_html(table)
+
+
 # hostile text
 
 @pytest.mark.parametrize('text', HOSTILE, ids=range(len(HOSTILE)))
@@ -291,16 +754,17 @@ def test_hostile_text_does_nothing(ecology, text):
     evil = View(text, {text: text}, view.rows, view.alive.rename(index={one: text}).assign(niche=text),
                 {text: view.births[one] | {'operator': text, 'parents': [text], 'traits': {text: text}}},
                 [dict(organelle=text, partners=[text], gate=text, final=True, says=f'{text}: {text}')],
-                [dict(view.ledger[0], organelle=text, reason=text)])
+                [dict(view.ledger[0], organelle=text, reason=text)], {text: {text: 1e300}}, 1)
     lab = rest(Lab(ecology))
     lab.draw(evil)
-    lab._fail(ValueError(text))
+    lab.fail(ValueError(text))
     pages = [organelle_html(evil, text), gates_html(evil), table_html(evil.alive), shown(text), lab.snapshot_html(),
              answers_html(pd.DataFrame({'text': [text], 'tokens': [1], f'to {text}': [-1.]}, index=[text])),
              lab.error.value, lab.head.value]
     for page in pages:
         assert not any(bad in page for bad in ('<script', '<img src=x', '\x1b', '\u202e', '<h1', '\ud800'))
         assert page.encode() and len(page) < 500_000
+    assert all(label.replace('\n', '').isprintable() and len(label) <= 80 for label, _ in lab.who.options)
 
 
 # the curves
@@ -313,6 +777,20 @@ def test_the_data_of_the_curves_is_bounded_and_keeps_totals(ecology):
     assert sum(s['turns'] for s in stops(rows)) == len(rows), 'only what gates say is counted'
     assert len(json.dumps(live_spec(rows))) < 200_000
     assert gather(ecology.history).generations.shape[0] == 3
+
+
+def test_a_gate_keeps_its_colour_while_a_run_goes_on(ecology):
+    ecology.run(1, say=None)
+    names = [*GATES, *EVENTS, 'ready']
+    def colors(kept):       # a picture has five gates at most, and the others
+        counts = {name: 1 + 99 * (name in kept) for name in names}
+        scale = live_spec([ecology.history[0].row | {'gates': counts}])['vconcat'][-1]['encoding']['color']['scale']
+        assert set(scale['domain']) == {*kept, 'other'}
+        return dict(zip(scale['domain'], scale['range'], strict=True))
+    drawn = [colors(names[i:i + 5]) for i in range(len(names) - 4)]
+    for one, other in zip(drawn, drawn[1:]): assert all(other[name] == one[name] for name in one.keys() & other.keys())
+    everything = {name: color for picture in drawn for name, color in picture.items()}
+    assert len(set(everything.values())) == len(names) + 1, 'two of them look alike'
 
 
 def test_an_error_is_one_line_with_a_traceback_for_those_who_ask():

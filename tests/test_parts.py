@@ -100,6 +100,33 @@ def test_the_same_part_again_is_no_error_and_another_one_is():
 def test_a_name_is_a_name(name): one_line(lambda: Parts('part', {}, '').register(name, 1, 'x'), 'lower-case letters')
 
 
+STRANGE = ['<script>alert(1)</script>', '\x1b[2J\x1b]0;x\x07', '\u202edesrever', 'two\nlines', 'a' * 10_000, '\ud800',
+           '', None, 7]
+
+
+@pytest.mark.parametrize('name', STRANGE, ids=range(len(STRANGE)))
+@pytest.mark.parametrize('faulty', [False, True])
+def test_a_hostile_name_is_refused_in_one_plain_line_whatever_else_is_wrong(name, faulty):
+    def rule(reading, trees, weights): return {}, {}
+    draw = {'draw': lambda self, rng, depth, difficulty: 1 / 0} if faulty else {}
+    tries = [lambda: register_family(type('Mine', (Reverse,), {'name': name} | draw)()),
+             lambda: register_gate(changed(BROAD, name=name, relation='=' if faulty else '>='))]
+    if isinstance(name, str):
+        rule.__name__ = name
+        tries.append(lambda: register_rule(rule if faulty else changed_name(praise, name)))
+    for register in tries:
+        with pytest.raises(ValueError, match='lower-case letters') as e: register()
+        assert str(e.value).isprintable() and len(str(e.value)) < 300
+    assert not FAMILIES.own and not RULES.own and not GATES.own
+
+
+def changed_name(function, name):
+    "The same function with another name"
+    def other(*given, **more): return function(*given, **more)
+    other.__name__ = name
+    return other
+
+
 def test_a_fingerprint_is_about_the_text():
     assert fingerprint(praise, 1) == fingerprint(praise, 1) != fingerprint(praise, 2)
     assert fingerprint(praise) != fingerprint(blame)

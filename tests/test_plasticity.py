@@ -359,7 +359,7 @@ def test_drift_is_the_divergence_from_the_host():
     population.birth(rank=2)                                                # a no-op
     lesson, _ = spoken(population)
     found = drift(population, lesson)
-    assert found['o2'] == 0. and found['o1'] > 1e-3
+    assert found['o2'] == pytest.approx(0., abs=1e-6) and found['o1'] > 1e-3   # one row may be rounded unlike another
     mine = lesson.take([0])
     prompt, = population.host.encode(mine.prompts)
     ids = torch.tensor([[*prompt, *mine.answers[0][:-1]]] * 2)

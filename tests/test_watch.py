@@ -7,6 +7,7 @@ from hostile import write_hostile
 from rich.console import Console
 from synthetic import write_run
 
+from evolora.files import truncate
 from evolora.runs import Run
 from evolora.watch import Tail, Watch, follow, sparkline
 
@@ -21,6 +22,7 @@ def test_one_look_shows_where_a_run_is(tmp_path):
     folder = write_run(tmp_path / 'run', generations=12).folder
     text = shown(folder)
     assert '12 generations, 1.0 s each; seed 0, host synthetic' in text and 'generation  11 | ROI' in text
+    assert 'energy of all' in text and ' each | alive' in text, 'a sum and a mean, and which is which'
 
 
 def test_only_new_bytes_are_read(tmp_path, monkeypatch):
@@ -41,6 +43,42 @@ def test_a_table_may_be_absent_torn_damaged_or_cut(tmp_path):
     assert [row['a'] for row in tail.rows()] == [1, 2]
     tail.path.write_bytes(b'{"a": 3}\n')
     assert [row['a'] for row in tail.rows()] == [3]
+
+
+@pytest.mark.parametrize('grown', [0, 1, 2, 5], ids='{} after the cut'.format)
+@pytest.mark.parametrize('replaced', [False, True], ids=['in place', 'another file'])
+def test_a_run_that_goes_back_is_read_anew(tmp_path, grown, replaced):
+    run = write_run(tmp_path / 'run', generations=6)
+    watch = Watch(run).look()
+    other = write_run(tmp_path / 'other', generations=12, seed=1)
+    for table in ('generations', 'timings'):
+        lines = run.path(table).read_text().splitlines(keepends=True)[:4]
+        lines += other.path(table).read_text().replace('"seconds": 1.0', '"seconds": 2.0').splitlines(
+            keepends=True)[4:4 + grown]
+        if replaced: run.path(table).unlink()
+        else: truncate(run.path(table), 0)
+        with run.path(table).open('a') as file: file.writelines(lines)
+    fresh = Watch(Run.open(run.folder)).look()
+    watch.look()
+    assert watch.generations == 4 + grown and len(watch.numbers['accuracy']) == 4 + grown
+    assert (watch.numbers, watch.news, watch.seconds) == (fresh.numbers, fresh.news, fresh.seconds)
+
+
+def test_a_table_that_is_gone_is_forgotten(tmp_path):
+    run = write_run(tmp_path / 'run', generations=3)
+    watch = Watch(run).look()
+    for table in ('generations', 'timings'): run.path(table).unlink()
+    assert watch.look().generations == 0 == len(watch.news) == len(watch.seconds) == len(watch.numbers['roi'])
+
+
+def test_a_run_that_goes_back_and_does_the_same_again_is_read_on(tmp_path):
+    run = write_run(tmp_path / 'run', generations=6)
+    lines = (path := run.path('generations')).read_text().splitlines(keepends=True)
+    path.write_text(''.join(lines[:5]))
+    watch = Watch(run).look()
+    truncate(path, len(''.join(lines[:3])))
+    with path.open('a') as file: file.writelines(lines[3:])
+    assert watch.look().generations == 6 and len(watch.numbers['accuracy']) == 6
 
 
 def test_a_run_that_has_not_begun_and_one_that_is_none(tmp_path):

@@ -1,0 +1,57 @@
+"A ladder that takes a second, and jobs that run in this process, so that they can be counted and spoilt."
+import importlib
+import json
+from contextlib import suppress
+
+from evolora.attention import evaluation
+from evolora.attention.frameworks import FRAMEWORKS, variant
+from evolora.attention.ladder import read_tier
+from evolora.attention.programs import Program
+from evolora.attention.sandbox import Outcome
+
+QUICK = read_tier('tiny', name='quick', sizes=((8, 1, 1), (12, 1, 1), (16, 1, 2)), steps=10, rows=4, context=16, held=1)
+FRAMEWORK = 'matrix_mixers'
+SOFTMAX = Program(variant(FRAMEWORK))
+
+
+def program(block): return Program(FRAMEWORKS[FRAMEWORK].program(block))
+
+
+def scaled(number, finish='y'):
+    "Softmax with another temperature, and something done to its output"
+    return program(f'def matrix(self, q, k, x): return causal_softmax(q @ k.mT * {number})\n'
+                   f'def finish(self, y, x): return {finish}')
+
+
+def inside(job, run=None):
+    "The outcome of a job, made here"
+    module, _, name = job.task.partition(':')
+    arguments = json.loads(json.dumps(job.arguments))
+    try: result = getattr(importlib.import_module(module), name)(**arguments)
+    except Exception as error: return Outcome('crashed', None, f'{type(error).__name__}: {error}')
+    return Outcome('ok', json.loads(json.dumps(result)))
+
+
+class Inside:
+    "Workers that are none"
+    count = 1
+    def map(self, jobs): return (inside(job) for job in jobs)
+
+
+class Counted(list):
+    "The trainings that are made from now on, as (mechanism, size, seed); contained ones are not seen"
+    def __init__(self, monkeypatch):
+        train = evaluation.train
+        def counting(mechanism, tier, size, *, seed, **settings):
+            self.append((mechanism.__module__, tuple(size), seed))
+            return train(mechanism, tier, size, seed=seed, **settings)
+        monkeypatch.setattr(evaluation, 'train', counting)
+        monkeypatch.setattr(evaluation, 'work', inside)
+
+
+def kept(folder):
+    "The trainings in a cache, by name of file"
+    found = {}
+    for path in sorted(folder.glob('*.json')):
+        with suppress(ValueError): found[path.name] = json.loads(path.read_text())['trained']
+    return found

@@ -1,0 +1,95 @@
+"""The cache of trainings and those who would like to write in it: from their process, or with what they give back. What
+they reach is their own name."""
+import json
+import shutil
+from pathlib import Path
+
+import hostile_candidates
+import numpy as np
+import pytest
+from hostile_candidates import CANDIDATES, FIND_PIPE
+from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, inside, scaled
+
+from evolora.attention import sandbox
+from evolora.attention.evaluation import Evaluator
+from evolora.attention.sandbox import SHIELDS, Limits, Outcome, contain, protection
+
+LIMITS, OTHER = Limits(seconds=60, processor_seconds=30), scaled(.3)
+
+
+@pytest.fixture(scope='module')
+def here(): return {what: holds for what, (holds, _) in protection().items()}
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    "A cache with the trainings of softmax, and what an honest process gives back for another mechanism"
+    folder = tmp_path_factory.mktemp('made')
+    judge(folder)._keep(SOFTMAX, inside(judge(folder).job(SOFTMAX)).result)
+    return folder, json.dumps(inside(judge(folder).job(OTHER)).result)
+
+
+@pytest.fixture
+def cache(made, tmp_path): return Path(shutil.copytree(made[0], tmp_path / 'cache'))
+
+
+@pytest.fixture
+def result(made): return json.loads(made[1])
+
+
+@pytest.fixture
+def raw(monkeypatch):
+    "Code past the reader, in a contained process whose FOLDER is a cache"
+    monkeypatch.setattr(sandbox, '_PACKAGES', ('evolora.attention.', 'hostile_candidates'))
+    monkeypatch.syspath_prepend(str(Path(hostile_candidates.__file__).parent))
+    def run(code, folder, shields=SHIELDS):
+        return contain('hostile_candidates:perform', dict(code=code, folder=str(folder), port=0), LIMITS,
+                       shields=shields)
+    return run
+
+
+def judge(cache): return Evaluator(FRAMEWORK, QUICK, cache=cache)
+def image(folder): return {path.name: path.read_bytes() for path in folder.iterdir()}
+def losses(found): return np.array(found['measured']['losses']['1.0']).tolist()
+
+
+@pytest.mark.parametrize('name', ['poison the cache', 'take the place of a training'])
+def test_who_knows_where_the_cache_is_cannot_write_there(monkeypatch, cache, raw, here, name):
+    if not here['write into a file']: pytest.skip('this machine does not keep anybody from writing')
+    first, before = judge(cache).evaluate(SOFTMAX), image(cache)
+    if here['make or remove a file']:
+        assert raw(CANDIDATES[name][0], cache).status == 'crashed' and image(cache) == before
+    raw(CANDIDATES[name][0], cache, ())
+    # Limits alone let them empty a file and make another; they fill none, and what is not whole is trained again.
+    assert set(image(cache).values()) <= {b'', *before.values()}
+    trainings = Counted(monkeypatch)
+    assert losses(judge(cache).evaluate(SOFTMAX)) == losses(first) and len(trainings) == 6
+    assert before.keys() <= image(cache).keys() and b'' not in [image(cache)[name] for name in before]
+
+
+FORGED = {
+    'another size': lambda wanted: [[9, 9, 9], *wanted[1:]], 'another seed': lambda wanted: [wanted[0], 99, None],
+    'another start': lambda wanted: [*wanted[:2], 5], 'a key of the cache': lambda wanted: 32 * 'a',
+    'a program': lambda wanted: [SOFTMAX.source, *wanted[1:]], 'nothing': lambda wanted: None}
+
+
+@pytest.mark.parametrize('what', FORGED)
+@pytest.mark.parametrize('first', [True, False])
+def test_a_result_for_what_was_not_asked_is_kept_under_no_name_but_ones_own(cache, result, what, first):
+    evaluator, before = judge(cache), image(cache)
+    wanted, trained = result['trained'][0]
+    trained = trained | {'losses': dict.fromkeys(trained['losses'], .001)}
+    result['trained'].insert(0 if first else 6, [FORGED[what](wanted), trained])
+    found = evaluator.judge(OTHER, Outcome('ok', result))
+    assert (found['status'], found['score']) == ('crashed', None)
+    own = {f'{evaluator._key(OTHER, QUICK, evaluator.digest, *one)}.json' for one in evaluator._wanted()}
+    assert {name: data for name, data in image(cache).items() if name not in own} == before
+
+
+def test_who_makes_up_a_result_makes_up_his_own(cache, result, raw):
+    evaluator, before = judge(cache), image(cache)
+    for _, trained in result['trained']: trained['losses'] = dict.fromkeys(trained['losses'], .001)
+    outcome = raw(FIND_PIPE + f'os.write(pipes[-1], {json.dumps({"result": result}).encode()!r})\nos._exit(0)', cache)
+    assert outcome.status == 'ok' and outcome.result == result      # nothing but reading prevents that
+    assert evaluator.judge(OTHER, outcome)['score'] > .9
+    assert {name: data for name, data in image(cache).items() if name in before} == before

@@ -1,0 +1,70 @@
+"""Over machines: what comes back from a Ray cluster is what comes back from processes here.
+
+Ray is no dependency, so this is skipped without it: `pip install ray` and run this file.
+"""
+import time
+from pathlib import Path
+
+import pytest
+from quick import FRAMEWORK, QUICK, kept
+from test_attention_discovery import config, history
+
+from evolora.attention.discovery import begin_search, proposer_of
+from evolora.attention.evaluation import Evaluator
+from evolora.attention.sandbox import Limits
+from evolora.attention.workers import Job, RayWorkers, Workers
+
+ray = pytest.importorskip('ray', reason='Ray is not installed here')
+
+
+def nap(seconds): return Job('evolora.attention.sandbox:pause', {'seconds': seconds}, Limits(seconds=60))
+
+
+@pytest.fixture(scope='module')
+def cluster():
+    yield RayWorkers()
+    ray.shutdown()
+
+
+def test_outcomes_come_in_their_order_and_a_bad_job_is_an_outcome(cluster):
+    wrong = Job('evolora.attention.sandbox:pause', {'hours': 1}, Limits(seconds=60))
+    found = list(cluster.map([nap(.3), nap(.01), wrong, nap(.1)]))
+    assert [outcome.result for outcome in found] == [.3, .01, None, .1] and found[2].status == 'crashed'
+    assert cluster.count >= 1
+
+
+def test_a_search_on_a_cluster_is_the_same_search(cluster, tmp_path):
+    for name, crew in (('here', Workers(2)), ('there', cluster)):
+        settings = config(budget=2)
+        judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / f'cache {name}')
+        with begin_search(tmp_path / name, settings, judge, proposer_of(settings)) as search: search.run(workers=crew)
+    here, there = history(tmp_path / 'here'), history(tmp_path / 'there')
+    assert here == there and [row['status'] for row in here] == ['ok'] * 3
+    assert kept(tmp_path / 'cache here').keys() == kept(tmp_path / 'cache there').keys()
+
+
+def sleepers():
+    "Contained processes, wherever they hang"
+    found = []
+    for path in Path('/proc').glob('[0-9]*/cmdline'):
+        try: text = path.read_bytes()
+        except OSError: continue
+        if b'sandbox' in text and b'-I' in text: found.append(int(path.parent.name))
+    return found
+
+
+def test_who_stops_waiting_stops_the_work_there_too(cluster):
+    before = set(sleepers())
+    outcomes = cluster.map([nap(.01), nap(50), nap(50)])
+    assert next(outcomes).status == 'ok'
+    begun = time.monotonic()
+    outcomes.close()
+    while set(sleepers()) - before and time.monotonic() < begun + 30: time.sleep(.2)
+    assert not set(sleepers()) - before
+
+
+@pytest.mark.parametrize('address', ['127.0.0.1:9', 'ray://127.0.0.1:9', '127.0.0.1:x', 'nowhere.invalid:6379'])
+def test_a_cluster_that_is_not_there_is_one_line(address):
+    ray.shutdown()
+    with pytest.raises(ValueError, match=f'ray expected a cluster at .{address}., got') as failed: RayWorkers(address)
+    assert '\n' not in str(failed.value)

@@ -1,0 +1,220 @@
+"""What a mechanism has to be: the standard ones are, a planted bad one of each kind is not, and each way of looking
+into the future is found by exactly the check that is for it."""
+import math
+
+import pytest
+import torch
+
+from evolora.attention import validation
+from evolora.attention.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, control, variant
+from evolora.attention.ladder import read_tier
+from evolora.attention.programs import Program
+from evolora.attention.sandbox import Limits, Outcome
+from evolora.attention.validation import BUDGET, Verdict, examine, validate
+
+TIER = read_tier('tiny', sizes=((16, 2, 2), (24, 2, 3)), context=16)
+STANDARD = {f'{name}/{kind}': variant(name, kind) for name in FRAMEWORKS for kind in VARIANTS[name]} | {
+    f'controls/{name}': control(name) for name in CONTROLS}
+
+
+def mixer(block): return Program(FRAMEWORKS['matrix_mixers'].program(block))
+def failed(verdict): return [check.name for check in verdict.checks if not check.holds]
+
+
+@pytest.mark.parametrize('name', STANDARD)
+def test_the_standard_mechanisms_pass(name):
+    verdict = examine(Program(STANDARD[name]), TIER)
+    assert verdict.status == 'ok' and failed(verdict) == [] and len(verdict.checks) == 10
+    exact = {check.name: check.number for check in verdict.checks}
+    assert exact['causal gradient'] == 0 and exact['causal prefix'] < 1e-12 and exact['causal perturbation'] < 1e-12
+    assert 0 <= exact['budget'] <= BUDGET
+
+
+HEAD = 'def mix(self, q, k, v, x): return '
+PLANTED = {
+    'shape': ['def forward(self, x): return x[..., :1]', 'def forward(self, x): return x, x',
+    'def forward(self, x): return 1.',
+              'def forward(self, x): return x.to(torch.long)', 'def finish(self, y, x): return y[:, :, :1]',
+              'def forward(self, x): return x[:1]', 'def forward(self, x): return x.shape[1]',
+              'def forward(self, x): return x if x.shape[1] < 9 else x[:, 1:]'],
+    'finite': [HEAD + 'v / (x.sum() * 0)', HEAD + 'torch.log(v)', HEAD + 'v * torch.exp(1e3 * v.abs())',
+    HEAD + 'v * math.inf',
+               HEAD + '(v - v).abs().sqrt() + v'],
+    'deterministic': [HEAD + 'F.scaled_dot_product_attention(q, k, v, dropout_p=.5, is_causal=True)'],
+    'stateless': [
+        'def setup(self): self.seen_ = []\ndef mix(self, q, k, v, x):\n    self.seen_.append(1)\n    return v',
+        'def setup(self): self.c = torch.zeros(1)\ndef mix(self, q, k, v, x):\n    c = self.c\n    c += 1\n'
+        '    return v * c',
+        'def setup(self): self.register_buffer("c", torch.zeros(1))\n'
+        'def mix(self, q, k, v, x):\n    self.c[0] = self.c[0] + 1\n    return v',
+        'def setup(self):\n    box = [1]\n    def f(v):\n        box[0] = box[0] + 1\n        return v * box[0]\n'
+        '    self.f = f\ndef mix(self, q, k, v, x): return self.f(v)'],
+    'rows': [HEAD + 'v - v.mean(0)', HEAD + 'v.flip(0)', HEAD + 'v * v.detach().abs().amax((0, 1, 2))',
+             HEAD + 'v / v.shape[0]', HEAD + 'v * (v.argmax(0, keepdim=True) + 1)'],
+    'causal gradient': [HEAD + 'v.mean(2, keepdim=True) + v', HEAD + 'v.roll(-1, 2)', HEAD + 'v.flip(2)',
+    HEAD + 'v.softmax(2)',
+                        'def forward(self, x): return self.output(x + x.mean(1, keepdim=True))',
+                        HEAD + '(q @ k.mT).softmax(-1) @ v', HEAD + 'F.scaled_dot_product_attention(q, k, v)',
+                        # behind a gate that is zero at first
+                        'def setup(self): self.gate = nn.Parameter(torch.zeros(1))\n' + HEAD +
+                        'v + self.gate * v.roll(-1, 2)',
+                        # at one position only, and only at the length that is trained on
+                        HEAD + 'torch.cat([v[:, :, :11], v[:, :, 11:12] + v[:, :, 12:13], v[:, :, 12:]], 2) '
+                        'if v.shape[2] == 16 else v'],
+    'causal perturbation': [HEAD + 'v * (x.abs().amax((1, 2)) > 7).to(x.dtype)[:, None, None, None] + v'],
+    'causal prefix': [HEAD + 'v.cumsum(2) / x.shape[1]', HEAD + 'v * (x.shape[1] % 2 + 1)',
+                      HEAD + 'v * torch.arange(x.shape[1], 0, -1, dtype=x.dtype)[:, None]'],
+    'alive': ['def setup(self): self.unused = nn.Parameter(torch.ones(3))', HEAD + 'v.detach()', HEAD + 'v * 0',
+              'def forward(self, x): return torch.ones_like(x)', 'def forward(self, x): return x.detach()',
+              'def setup(self): self.shift = nn.Parameter(torch.zeros(self.heads, 1, 1))\n'
+              'def matrix(self, q, k, x): return causal_softmax(q @ k.mT + self.shift)',
+              'def setup(self): self.g = nn.Parameter(torch.ones(1))\n' + HEAD + 'v * (self.g > 0).to(v.dtype)',
+              'def setup(self): self.g = nn.Linear(self.dim, self.dim)\n' + HEAD +
+              'v + self.split(self.g(x)).detach()'],
+    'budget': ['def setup(self):\n    self.a = nn.Linear(self.dim, 9 * self.dim)\n'
+               '    self.b = nn.Linear(9 * self.dim, self.dim)\n'
+               + HEAD + 'v + self.split(self.b(self.a(x)))'],
+    'error': [
+        'def mix(self, q, k, v, x):\n    w = self.project.weight.detach()\n    w *= 1.01\n    return v',
+        'def matrix(self, q, k, x): return q @ k', 'def matrix(self, q): return q',
+    'def matrix(self, q, k, x): return 1 / 0',
+              'def matrix(self, q, k, x): return self.matrix(q, k, x)', 'def mix(self, q, k, v, x): pass',
+              'def setup(self): self.a = nn.Linear(-1, 2)', 'def setup(self, more): pass',
+              HEAD + 'v if self.heads > 2 else q @ v',
+              'def setup(self): self.me = self', HEAD + 'torch.zeros(3) @ v',
+              'def matrix(self, q, k, x): return causal_softmax((q @ k.mT).float())'],
+}
+
+
+@pytest.mark.parametrize('kind', PLANTED)
+def test_a_planted_bad_one_of_each_kind_is_found(kind):
+    verdicts = {block: examine(mixer(block), TIER) for block in PLANTED[kind]}
+    for block, verdict in verdicts.items():
+        assert (verdict.status, verdict.kind) == ('invalid', kind), (block, verdict, failed(verdict))
+        assert '\n' not in verdict.why and kind in verdict.why
+
+
+def one_leak(kind):
+    return {'causal gradient': 'def mix(self, q, k, v, x):\n    ahead = v.roll(-1, 2)\n'
+                               '    return v.cumsum(2) + ahead - ahead.detach()',
+            'causal perturbation': PLANTED['causal perturbation'][0],
+            'causal prefix': PLANTED['causal prefix'][0]}[kind]
+
+
+@pytest.mark.parametrize('kind', ['causal gradient', 'causal perturbation', 'causal prefix'])
+def test_each_way_of_looking_finds_what_the_others_miss(kind):
+    assert failed(examine(mixer(one_leak(kind)), TIER)) == [kind]
+
+
+@pytest.mark.parametrize('size', TIER.sizes)
+def test_a_leak_in_batches_like_those_of_the_training_is_found_at_every_size(size):
+    verdict = examine(mixer(f'def mix(self, q, k, v, x):\n    if x.shape[0] == {TIER.rows} and self.dim == {size.dim}: '
+                            'v = v.roll(-1, 2)\n    return v.cumsum(2)'), TIER)
+    assert verdict.status == 'invalid' and set(failed(verdict)) & {'causal gradient', 'causal perturbation'}
+
+
+@pytest.mark.parametrize('position', [1, 2, 7, 8, 14, 15])
+def test_a_leak_of_one_step_is_found_wherever_it_is(position):
+    "x[t] seen at t - 1: a gradient from t + 1 on would miss it"
+    block = ('def mix(self, q, k, v, x):\n'
+             f'    here = (torch.arange(x.shape[1]) == {position - 1}).to(x.dtype)[:, None]\n'
+             '    return v + here * v.roll(-1, 2)')
+    found = failed(examine(mixer(block), TIER))
+    assert {'causal gradient', 'causal perturbation', 'causal prefix'} <= set(found)
+
+
+def test_hard_choices_without_a_gradient_are_found():
+    for choice in ['v.argmax(2, keepdim=True)', 'v.detach().sort(2, descending=True)[0]',
+        'v.detach().mean(2, keepdim=True)',
+                   '(v > v.detach().roll(-1, 2))']:
+        found = failed(examine(mixer(HEAD + f'v + .01 * {choice}.to(v.dtype)'), TIER))
+        assert 'causal perturbation' in found and 'causal gradient' not in found, choice
+
+
+def test_what_goes_wrong_without_a_number_at_a_larger_size_is_not_forgotten(monkeypatch):
+    real = validation._budget
+    def fails(made, size, vocab):
+        if size == TIER.sizes[1]: raise RuntimeError('on purpose')
+        return real(made, size, vocab)
+    monkeypatch.setattr(validation, '_budget', fails)
+    program = mixer('def setup(self): self.g = nn.Parameter(torch.ones(1))\n' + HEAD + 'causal_softmax(q @ k.mT) @ v'
+                    ' * self.g')
+    assert (verdict := examine(program, TIER)).status == 'invalid' and verdict.checks[-1].says.endswith('on purpose')
+    monkeypatch.undo()
+    assert examine(program, TIER).checks[-1].number > 0      # which is more than nothing
+
+
+def test_a_long_text_is_looked_at_in_every_length_and_at_a_few_positions(monkeypatch):
+    long = read_tier('tiny', sizes=((16, 2, 2),), context=96)
+    asked, run = {}, validation._run
+    monkeypatch.setattr(validation, '_run', lambda name, check, *given: asked.update({name: given[3:]}) or run(
+        name, check, *given))
+    # Divided by another number at one length: only who looks at each length can know.
+    odd = mixer(HEAD + 'v * (2. if x.shape[1] == 71 else 1.)')
+    assert failed(examine(odd, long, every=('causal prefix',))) == ['causal prefix']
+    assert {name: asked[name] for name in validation.LEAKS} == {
+        'rows': (False,), 'causal gradient': (False,), 'causal perturbation': (False,), 'causal prefix': (True,)}
+    assert examine(odd, long, every=()).status == 'ok'
+
+
+def test_a_mutation_that_changes_nothing_is_refused():
+    parent = variant('coefficient_dynamics', 'softmax')
+    clone = parent.replace('weights', 'w').replace('return w.sum', '\n        # the sum\n        return w.sum')
+    assert examine(Program(clone), TIER, Program(parent)).kind == 'clone'
+    assert validate(clone, tier=TIER, parent=parent).kind == 'clone'
+    assert examine(Program(parent.replace('-.5', '-.25')), TIER, Program(parent)).status == 'ok'
+
+
+def test_idle_projections_are_told_and_tolerated():
+    says = {check.name: check.says for check in examine(Program(STANDARD['matrix_mixers/toeplitz']), TIER).checks}
+    assert 'q and k are idle' in says['alive']
+
+
+def test_examining_leaves_nothing_behind():
+    torch.manual_seed(3)
+    before, dtype = torch.get_rng_state(), torch.get_default_dtype()
+    one = examine(Program(STANDARD['controls/mean']), TIER)
+    assert torch.equal(before, torch.get_rng_state()) and torch.get_default_dtype() == dtype
+    assert one == examine(Program(STANDARD['controls/mean']), TIER)       # to the bit
+
+
+LIMITS = Limits(seconds=60, processor_seconds=40)
+
+
+def test_text_goes_in_and_a_verdict_comes_out():
+    assert validate(STANDARD['matrix_mixers/cauchy'], tier=TIER, limits=LIMITS) == examine(
+        Program(STANDARD['matrix_mixers/cauchy']), TIER)
+    assert validate('import os', tier=TIER).status == 'refused'
+    verdict = validate(mixer(one_leak('causal prefix')).source, tier=TIER, limits=LIMITS)
+    assert (verdict.status, failed(verdict)) == ('invalid', ['causal prefix'])
+
+
+@pytest.mark.parametrize('block, status', [
+    (HEAD + 'v * sum(i * j for i in range(1000000) for j in range(1000000))', 'timeout'),
+    ('def setup(self):\n    for i in range(1000000):\n        for j in range(1000000): pass', 'timeout'),
+    (HEAD + 'v + torch.zeros(1000000, 1000000).sum()', 'memory'),
+    (HEAD + 'v * len([0] * 1000000 * 1000000)', 'memory'),
+    ('def matrix(self, q, k, x): return self.matrix(q, k, x)', 'invalid'),
+    (HEAD + 'v * 9**9**9', 'timeout')])
+def test_what_takes_too_much_is_ended_and_named(block, status):
+    limits = Limits(seconds=5) if status == 'timeout' else LIMITS
+    assert validate(mixer(block).source, tier=TIER, limits=limits).status == status
+
+
+@pytest.mark.parametrize('answer', [None, 'ok', [], {}, {'status': 'best'}, {'status': 'ok', 'score': 1},
+    {'status': 'ok', 'checks': [1]},
+                                    {'status': 'ok', 'why': 'x' * 1000},
+                                    {'status': 'ok', 'checks': [{'name': 'x', 'holds': 1, 'says': '', 'number': 0.}]},
+                                    {'status': 'ok', 'checks': [{'name': 'x', 'holds': False, 'says': 'y',
+                                    'number': 0.}]},
+                                    {'status': 'ok', 'checks': []}])
+def test_what_the_process_says_is_not_believed(monkeypatch, answer):
+    monkeypatch.setattr(validation, 'contain', lambda *_: Outcome('ok', answer))
+    assert validate(STANDARD['controls/mean'], tier=TIER).status == 'crashed'
+
+
+def test_a_verdict_can_be_shown():
+    verdict = Verdict(status='invalid', kind='x', why='x: y', checks=({'name': 'x', 'holds': False, 'says': 'y',
+        'number': math.pi},))
+    assert '| x | **no** | 3.1 | y |' in verdict._repr_markdown_()
+    assert repr(verdict) == str(verdict) == 'Verdict(invalid, x: y)'

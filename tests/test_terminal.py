@@ -1,0 +1,99 @@
+"Bars and lines that say how far something is come when it takes long, and leave nothing behind."
+import io
+import sys
+from types import SimpleNamespace
+
+import nbformat
+import pandas as pd
+import pytest
+from nbclient import NotebookClient
+from rich.console import Console
+
+from evolora import terminal
+from evolora.terminal import Tracker, progress, show, tracked
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    "A clock that only we move"
+    now = SimpleNamespace(at=100.)
+    monkeypatch.setattr(terminal.time, 'monotonic', lambda: now.at)
+    return now
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    "What a kernel is asked to clear"
+    cleared = []
+    monkeypatch.setitem(sys.modules, 'ipykernel', SimpleNamespace())
+    monkeypatch.setitem(sys.modules, 'IPython.display', SimpleNamespace(
+        clear_output=lambda wait=False: cleared.append(wait)))
+    return cleared
+
+
+def test_a_bar_goes_where_something_fails_and_stays_where_all_is_well(monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr(terminal, 'Console', lambda **how: Console(file=out))
+    with progress() as bar: bar.reached('answers', 3, 4)
+    assert '3/4' in out.getvalue()
+    out.truncate(0)
+    with pytest.raises(ValueError), progress() as bar:
+        bar.reached('answers', 1, 4)
+        raise ValueError('no')
+    assert not out.getvalue().strip('\0\n')
+
+
+def test_bars_are_known_by_their_names():
+    with progress() as bar:
+        for done in (0, 2, 4): bar.reached('asking', done, 4)
+        bar.reached('measuring', 1, 2)
+        assert [(task.description, task.completed, task.total) for task in bar.tasks] == [
+            ('asking', 4, 4), ('measuring', 1, 2)]
+        bar.vanish()
+
+
+def test_what_is_missing_is_a_dash_and_what_is_there_no_markup(capsys):
+    show(pd.DataFrame({'[b]what': ['accuracy, low', '[red]x'], 'change': [float('nan'), .25]}), 'Summary')
+    said = capsys.readouterr().out
+    assert '–' in said and 'nan' not in said and '0.250' in said and '[red]x' in said and '[b]what' in said
+
+
+def test_a_notebook_shows_one_line_and_clears_it(clock, notebook, capsys):
+    for _ in tracked(range(10), 'generations'): clock.at += 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith('generations ██░') and said[0].endswith('1 of 10, about 9 s left') and len(said) == 10
+    assert notebook == [True] * 10 + [False]
+    with Tracker('GFLOPs', 200.) as far:
+        for spent in (50., 51., 52.):
+            clock.at += .15
+            far.at(spent)
+    assert capsys.readouterr().out == '' and len(notebook) == 11, 'half a second is no time'
+
+
+def test_what_stops_in_the_middle_is_cleared_as_well(clock, notebook, capsys):
+    with pytest.raises(ValueError), Tracker('steps', 3) as tick:
+        clock.at += 5
+        tick('heard', 'something')
+        raise ValueError('no')
+    assert notebook == [True, False] and '1 of 3, about 10 s left' in capsys.readouterr().out
+
+
+def test_a_terminal_gets_a_bar_that_goes(clock, monkeypatch, capsys):
+    monkeypatch.setattr(terminal, '_clear', lambda: None)
+    for _ in tracked(range(3), 'steps'): clock.at += 1
+    said = capsys.readouterr()
+    assert said.out == '' and not said.err.strip()
+
+
+def test_a_real_kernel_keeps_nothing_of_it(tmp_path):
+    cells = ["import time\nfrom evolora.terminal import tracked\n"
+             "for i in tracked(range(4), 'naps'): time.sleep(.3)\n'the end'"]
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells], metadata={
+        'kernelspec': {'name': 'python3', 'language': 'python', 'display_name': 'python3'}})
+    seen = []
+    client = NotebookClient(nb, timeout=120, kernel_name='python3', resources={'metadata': {'path': str(tmp_path)}})
+    keep = client.process_message
+    client.process_message = lambda msg, *rest: (seen.append(msg['content'].get('text', '')), keep(msg, *rest))[1]
+    client.execute()
+    assert any('2 of 4' in text for text in seen)
+    assert [output['output_type'] for output in nb.cells[0].outputs] == ['execute_result']
