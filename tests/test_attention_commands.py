@@ -2,6 +2,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -193,6 +194,7 @@ def test_ray_that_is_not_installed_is_one_line(say, monkeypatch):
 def test_a_search_its_control_and_a_report(say, trainings, here):
     code, out, err = say('evolve', *SEARCH, '--budget', 3)
     assert code == 0 and 'over: the budget of 3 candidates is spent' in out and '--rescore' in out, err
+    assert re.search(r'^took: \d+\.\d minutes$', out, re.M)
     assert say('evolve', *SEARCH, '--budget', 3, '--control', '--out', 'control')[0] == 0
     [folder] = (here / 'searches').iterdir()
     assert folder.name == 'matrix_mixers-grammar-seed0' and len(read_history(folder)) == 4

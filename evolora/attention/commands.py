@@ -8,6 +8,7 @@ __all__ = ['attention_app', 'evaluate', 'evolve', 'report']
 # %% ../../nbs/attention/24_commands.ipynb #e970caba
 import json as JSON
 import os
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -144,11 +145,12 @@ def _endpoint(config, url: str | None, model: str | None) -> dict:
                                              'example --url http://127.0.0.1:8000/v1 --model qwen3')
     return {'url': url, 'model': model}
 
-def _ended(search, why: str) -> None:
+def _ended(search, why: str, seconds: float) -> None:
     best, what = search.best, 'nothing scored above softmax, where it began'
     if best['index']: what = (f"candidate {best['index']}, a score of {best['score']:.3f} where softmax has "
                               f"{search.rows[0]['score']:.3f}; many were tried, so it may be luck")
-    print(f'over: {why}\nbest: {what}\nreport: evolora attention report {search.folder} --rescore')
+    print(f'over: {why}\ntook: {seconds / 60:.1f} minutes\nbest: {what}\n'
+          f'report: evolora attention report {search.folder} --rescore')
 
 # %% ../../nbs/attention/24_commands.ipynb #202729db
 def _proposer(config, endpoint: dict):
@@ -220,7 +222,7 @@ def evolve(context: typer.Context,
            score: Annotated[str, typer.Option(help='paired_gain, slope or slope_lcb: what is selected for. All are '
                                               'written down.')] = 'paired_gain',
            batch: Annotated[int, typer.Option(min=1, help='Candidates proposed before any of them is measured; no '
-                                              'more than these are trained side by side.')] = 2,
+                                              'more than these are trained side by side.')] = 4,
            patience: Annotated[int, typer.Option(min=1, help='Candidates without an improvement that end it.')] = 20,
            out: Annotated[Path | None, typer.Option(help='A new folder; default: the next free one under '
                                                     'searches/.')] = None,
@@ -246,6 +248,7 @@ def evolve(context: typer.Context,
     proposes = _proposer(config, endpoint)
     judge, crew = judge_of(config, _cache(cache)), _workers(workers, ray)
     _say_corpus(judge)
+    began = time.monotonic()
     if resume: opened = resume_search(folder, judge, proposes)
     else:
         say('training softmax, which everything is compared with')
@@ -257,7 +260,7 @@ def evolve(context: typer.Context,
         except KeyboardInterrupt:
             say(f'stopped; go on with evolora attention evolve --resume {visible(str(folder))}')
             raise typer.Exit(130) from None
-        _ended(search, why)
+        _ended(search, why, time.monotonic() - began)
 
 # %% ../../nbs/attention/24_commands.ipynb #d06ac36f
 @attention_app.command(epilog='Example: `evolora attention report searches/matrix_mixers-grammar-seed0 '

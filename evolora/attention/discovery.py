@@ -41,7 +41,7 @@ class SearchConfig(BaseModel, extra='forbid', frozen=True):
     control: bool = Field(False, description='draw from the grammar without looking at what was found')
     tier: str | Tier = Field('small', description='what is measured, and how long: a name, or a tier of your own')
     budget: int = Field(35, ge=1, description='candidates, also invalid ones')
-    batch: int = Field(2, ge=1, description='candidates that are proposed before any of them is measured')
+    batch: int = Field(4, ge=1, description='candidates that are proposed before any of them is measured')
     seeds: int = Field(2, ge=2, description='trainings of each size of a candidate')
     score: Literal['paired_gain', 'slope', 'slope_lcb'] = Field('paired_gain', description='what is selected for')
     seed: int = Field(0, ge=0, description='one for everything that is drawn')
