@@ -202,7 +202,7 @@ def attention(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
 
 # %% ../nbs/20_bench.ipynb #0e007961
 @bench_app.command(epilog='The preset `ecology` lives each generation twice, alone and under a lab. Then `debug` lives '
-                          '1,000 generations for a page, and Chromium opens it, if there is one.')
+                          '1,000 generations for a page. Chromium, if there is one, opens it and the first notebook.')
 def lab(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
         pairs: Annotated[int, typer.Option(min=1, help='Blocks of five generations that are lived twice.')] = 8):
     "Does it disturb to be watched, and can what is shown be opened and read? Takes about ten minutes."
@@ -221,8 +221,10 @@ def lab(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
         run = overhead.live_long(Path(scratch) / 'run', host, generations, tick=lambda: bar.advance(job))
         path = dashboard(run)
         page, missing = dict(generations=generations, bytes=path.stat().st_size), overhead.faults(run)
-        job = bar.add_task('opening', total=times)
+        job = bar.add_task('opening', total=times + 1)
         seen, why = overhead.visits(path, times, tick=lambda: bar.advance(job))
-    _publish('lab', overhead.lab_rows(watched, page, seen, why, missing),
+        page['first'], unseen = overhead.first_generation(Path(scratch) / 'first')
+        bar.advance(job)
+    _publish('lab', overhead.lab_rows(watched, page, seen, why or unseen, missing),
              overhead.lab_targets(watched, page, seen, missing),
-             overhead.lab_tables(watched, page, seen, why, missing), json, out)
+             overhead.lab_tables(watched, page, seen, why or unseen, missing), json, out)

@@ -21,7 +21,7 @@ import typer
 import evolora
 from .attention.commands import attention_app
 from .bench import bench_app
-from .terminal import exists, new_folder_for, progress, say, show, visible
+from .terminal import exists, meanwhile, new_folder_for, progress, say, show, visible
 
 # %% ../nbs/20_cli.ipynb #1ed9fd5c
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown',
@@ -101,8 +101,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
         dry_run: Annotated[bool, typer.Option('--dry-run', help='Only say what it would take: parameters, memory, '
                                               'FLOPs. No weights are loaded.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
-        dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits the '
-                                                  'device.')] = None,
+        dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits.')] = None,
         threads: Annotated[int | None, typer.Option(min=1, help='Torch threads, 1 by default: often fastest for small '
                                                     'hosts. A run goes on with its own.')] = None):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
@@ -126,11 +125,12 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
     print(f'{len(ecology.population)} alive on host {ecology.host.id} ({ecology.host.parameters:,} weights), '
           + (f'going on after {ecology.generation} generations' if resume else f'preset {name}, seed {seed or 0}'))
     with session:
-        try: session.live(generations, say=lambda line: print(line, flush=True))
+        try:
+            with meanwhile(lambda: f'generation {ecology.generation}: {ecology.part}') as told:
+                session.live(generations, say=told)
         except BrokenPipeError: raise           # nobody reads on: that is no trouble with the folder
         except OSError as e:
-            raise ValueError(f"{folder}: {e.strerror or e}; mend that, and go on from its last checkpoint with "
-                             f"`evolora run --resume {folder}`") from None
+            raise ValueError(f'{folder}: {e.strerror or e}; mend that; `evolora run --resume {folder}` goes on') from None
         _ended(session, folder)
 
 # %% ../nbs/20_cli.ipynb #6c93ba42

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import ipywidgets as W
+import pandas as pd
 from fastcore.basics import patch
 from IPython import get_ipython
 
@@ -61,6 +62,12 @@ class Lab(Window):
         if self.folder and not self.ecology: self.watch_folder()
         else: self._submit(lambda ecology: None)     # whoever presses Step shall not wait for a model
         self.refresh()
+
+    @property
+    def table(self) -> pd.DataFrame:
+        "The numbers behind the curves: a row a generation, as in the table `generations` of a run"
+        rows = [] if self.view is None else self.view.rows
+        return pd.DataFrame([{k: v for k, v in row.items() if not isinstance(v, dict)} for row in rows])
 
     def __repr__(self) -> str: return f'Lab({self.name}, {self.view.generation if self.view else 0} generations)'
 

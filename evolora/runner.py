@@ -48,7 +48,7 @@ def world_of(source: Ecology | Session | str | Path | None, # None: a new ecolog
              preset: str = 'ecology', seed: int = 0) -> Ecology | Session | Callable[[], Ecology | Session]:
     "What a runner needs: a world, or a function that makes one when the first generation is wanted"
     if isinstance(source, (Ecology, Session)): return source
-    if source is None: return lambda: Ecology(load_host('embedded'), load_config(preset), seed=seed)
+    if source is None: return lambda: Ecology(load_host('embedded', threads=1), load_config(preset), seed=seed)
     return lambda: resume_session(source)
 
 # %% ../nbs/18_runner.ipynb #65b4fd64

@@ -29,11 +29,11 @@ def _theme() -> alt.theme.ThemeConfig:
     cividis = {'scheme': 'cividis'}
     return {'background': 'white', 'config': {
         'font': 'sans-serif', 'view': {'continuousWidth': 560, 'continuousHeight': 240, 'stroke': None},
-        'title': {'anchor': 'start', 'fontSize': 15, 'subtitleFontSize': 11.5, 'subtitleColor': '#555', 'offset': 12,
-                  'subtitlePadding': 4},
+        'title': {'anchor': 'start', 'fontSize': 15, 'color': '#222', 'subtitleFontSize': 11.5,
+                  'subtitleColor': '#555', 'offset': 12, 'subtitlePadding': 4},
         'axis': {**text, 'gridColor': '#e8e8e8', 'domainColor': '#888', 'tickColor': '#888', 'titlePadding': 8,
                  'labelLimit': 220},
-        'legend': text, 'range': {'category': OKABE_ITO, 'heatmap': cividis, 'ramp': cividis}}}
+        'legend': text, 'header': text, 'range': {'category': OKABE_ITO, 'heatmap': cividis, 'ramp': cividis}}}
 
 # %% ../nbs/16_theme.ipynb #a3b3f21d
 GREY, PALE = '#767676', '#f0f0f0'

@@ -134,6 +134,10 @@ class Notebook:
         self.page.keyboard.press('Control+Enter')
         self.ran(cell)
 
+    def press_run(self) -> None:
+        "Press ▶, which runs the cell that is chosen; as a notebook opens, the first one is"
+        self.page.locator('.jp-NotebookPanel-toolbar [data-jp-item-name="run"]').click()
+
     def run_all(self) -> None:
         "Choose Run All Cells in the menu, and wait until they have run"
         self.page.get_by_role('menuitem', name='Run', exact=True).click()

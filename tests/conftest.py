@@ -3,10 +3,14 @@
 One thread, so that parallel workers do not fight and sums do not vary.
 """
 import os
+import signal
 
 os.environ.setdefault('OMP_NUM_THREADS', '1')   # before anything imports torch
 
 import pytest
+
+# Who was started in the background may be deaf to Ctrl-C, and its children too; some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN: signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):

@@ -66,7 +66,7 @@ def rows(n=36, *, seed=0, kind='paired_gain', fails=.2, control=False):
         drawn = rng.choice(alive, size=min(len(alive), 1 + i % 2), replace=False)
         parents = [] if control or not i else [int(p) for p in drawn]
         row = empty(i, OPERATORS[int(rng.integers(4))] if parents else 'random' if i else 'start', parents)
-        dropped = {f'{OPERATORS[i % 5]}: repeated': 1 + i % 3, f'{OPERATORS[i % 4]}: refused, name': 1}
+        dropped = {f'{OPERATORS[i % 5]}: repeated': 1 + i % 3, f'{OPERATORS[i % 4]}: too close': 1}
         row['dropped'] = dropped if i else {}
         if i and rng.random() < fails:
             row['status'], row['why'] = FAILS[int(rng.integers(len(FAILS)))]

@@ -344,7 +344,7 @@ def test_many_invalid_ones_in_a_row_end_it_and_others_do_not(tmp_path):
 
 def test_who_has_no_new_idea_is_barren(tmp_path):
     search, why = searched(tmp_path / 'a', .2, *[.1] * 5, budget=9, batch=1, tries=5)
-    assert why == '5 proposals were refused or known' and search.rows[-1]['status'] == 'barren'
+    assert why == '5 proposals were known' and search.rows[-1]['status'] == 'barren'
     assert search.rows[-1]['dropped'] == {'listed: repeated': 5}
 
 
@@ -365,15 +365,31 @@ def test_the_best_of_each_cell_and_the_best_five_have_children(tmp_path):
     assert search.archive() == [*search.parents(), Member(by[.9], scaled(.9).source, None, told)]
 
 
-def test_what_is_too_close_or_known_or_refused_is_never_trained(tmp_path):
+def test_what_is_too_close_or_known_is_never_trained(tmp_path):
     judge = Near(near=.05)
-    search, _ = searched(tmp_path / 'a', .3, .32, .3, 'import os', .5, AnswerError('no program'), .51, .12, .8,
-                         judge=judge, budget=3, batch=2)
+    search, _ = searched(tmp_path / 'a', .3, .32, .3, .5, .51, .12, .8, judge=judge, budget=3, batch=2)
     assert judge.jobs == [.1, .3, .5, .8]                # the second of a batch is compared with its first
     assert [row['notes'].get('number') for row in search.rows] == judge.jobs
     assert judge.looked == [.1, .3, .32, .5, .51, .12, .8]
-    assert search.rows[2]['dropped'] == {'listed: too close': 1, 'listed: repeated': 1, 'listed: refused, markers': 1}
-    assert search.rows[3]['dropped'] == {'answer: unreadable': 1, 'listed: too close': 2}
+    assert search.rows[2]['dropped'] == {'listed: too close': 1, 'listed: repeated': 1}
+    assert search.rows[3]['dropped'] == {'listed: too close': 2}
+
+
+def test_what_may_not_be_run_counts_and_is_told(tmp_path):
+    judge = Near()
+    ideas = .3, 'import os', AnswerError('no program'), .5
+    with begun(tmp_path / 'a', *ideas, judge=judge, budget=4, batch=1) as search:
+        assert 'budget' in search.run()
+        assert judge.jobs == [.1, .3, .5]
+        bad = search.rows[2:4]
+        assert [(row['status'], row['score'], row['source']) for row in bad] == [
+            ('refused', None, 'import os'), ('refused', None, '')]
+        assert 'markers' in bad[0]['why'] and bad[1]['why'] == 'no program'
+        assert [(m.index, m.notes['why']) for m in search.archive()[-2:]] == [(row['index'], row['why']) for row in bad]
+    search, why = searched(tmp_path / 'b', *['import os'] * 9, budget=9, batch=1, invalid=3)
+    assert why.startswith('4 candidates in a row were invalid') and search.done == 4
+    long = 'x' * 10**6
+    assert len(searched(tmp_path / 'c', long, budget=1)[0].rows[1]['source']) < 10**5
 
 
 def test_an_endpoint_that_is_not_there_stops_it_with_what_there_is(tmp_path):

@@ -43,16 +43,18 @@ def test_operators_add_up(folder):
 
 
 def test_shares_of_an_operator_say_what_happened_to_its_proposals():
-    history = [row | {'dropped': {}, 'operator': 'edit'} for row in rows(4, fails=0)]
-    history[2]['dropped'] = {'edit: refused, name': 2, 'edit: repeated': 1, 'edit: too close': 1, 'wish: refused, x': 3}
+    history = [row | {'dropped': {}, 'operator': 'edit'} for row in rows(7, fails=0)]
+    history[2]['dropped'] = {'edit: repeated': 1, 'edit: too close': 1}
     history[3] |= {'status': 'invalid', 'score': None, 'measured': {}}
+    for row, name in zip(history[4:], ('edit', 'edit', 'wish')):
+        row |= {'operator': name, 'status': 'refused', 'score': None, 'measured': {}}
     table = operators(history)
-    assert table.loc['edit', ['proposed', 'refused', 'failed', 'evaluated']].tolist() == [8, 2, 1, 3]
-    assert table.loc['edit', ['valid', 'new']].tolist() == [5 / 8, 3 / 5]
+    assert table.loc['edit', ['proposed', 'refused', 'failed', 'evaluated']].tolist() == [7, 2, 1, 2]
+    assert table.loc['edit', ['valid', 'new']].tolist() == [4 / 7, 2 / 4]
     history[1] |= {'status': 'dropped', 'score': None, 'measured': {}}        # it runs, and is far behind at the gate
     table = operators(history)
-    assert table.loc['edit', ['failed', 'left behind', 'evaluated']].tolist() == [1, 1, 2]
-    assert table.loc['edit', ['valid', 'new']].tolist() == [5 / 8, 3 / 5]
+    assert table.loc['edit', ['failed', 'left behind', 'evaluated']].tolist() == [1, 1, 1]
+    assert table.loc['edit', ['valid', 'new']].tolist() == [4 / 7, 2 / 4]
     assert table.loc['wish', 'valid'] == 0 and table.loc['wish', ['new', 'success']].isna().all()
 
 

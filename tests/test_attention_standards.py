@@ -60,8 +60,8 @@ def test_every_pair_has_a_baseline_and_seeds_of_its_own(make):
 def pair(difference, seconds=1.):
     "Losses of 3 sizes on 4 seeds that stray by a hundredth, and a candidate's that are lower by so much"
     baseline = 2 + stream(0, purpose='baseline').normal(0, .01, (3, 4))
-    return dict(baseline=baseline, candidate=baseline - difference + stream(0, purpose='candidate').normal(0, .001, (3, 4)),
-                seconds=seconds)
+    noise = stream(0, purpose='candidate').normal(0, .001, (3, 4))
+    return dict(baseline=baseline, candidate=baseline - difference + noise, seconds=seconds)
 
 
 def test_a_pair_of_four_seeds_is_two_null_candidates():

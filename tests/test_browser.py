@@ -128,11 +128,14 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     assert kept.evaluate('picture => picture.naturalWidth') > 500 and not panel(notebook).count()
     assert 'rror' not in notebook.code.first.inner_text()
     notebook.shot(pictures / 'lab_saved.png')
-    notebook.run_all()
+    notebook.press_run()
     says(notebook, r'1 generation lived')
     passed('the first generation is seen')
     assert not kept.count()
-    for i in (2, 3, 4):
+    notebook.run_all()      # the panel's cell again, too: it goes on with the same ecology, and is not doubled
+    says(notebook, r'2 generations lived')
+    expect(notebook.page.locator('.jp-OutputArea-output .jupyter-widgets .lm-TabBar:visible')).to_have_count(1)
+    for i in (3, 4, 5):
         notebook.button('Step').click()
         says(notebook, rf'{i} generations lived')
     expect(notebook.charts.first).to_be_visible()
@@ -144,6 +147,7 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     expect(notebook.button('Run')).to_be_enabled()
     paused = lived(notebook)
     says(notebook, rf'generation +{paused - 1} \| ROI')       # the ticker
+    expect(notebook.charts.first).to_have_attribute('aria-label', re.compile(rf'up to generation {paused - 1}\b'))
     notebook.page.set_viewport_size({'width': 1280, 'height': 2200})       # or a picture ends where the window does
     notebook.shot(pictures / 'lab.png', of=panel(notebook))
     passed('the picture is made')
@@ -162,12 +166,15 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     assert lived(notebook) == paused, 'it went on although it was paused'
     notebook.button('Step').click()
     says(notebook, rf'{paused + 1} generations lived')
+    expect(panel(notebook)).not_to_contain_text('from the next generation on')     # it has been heeded
+    assert ticket.input_value() == '0.25'
 
     page(notebook, 'Organelle')
     organelles = notebook.page.get_by_label('organelle', exact=True)
-    organelles.select_option(index=organelles.locator('option').count() - 1)
+    chosen = organelles.locator('option').last.get_attribute('value')
+    organelles.select_option(chosen)
     says(notebook, 'rank')
-    drawn(notebook, 'adds to the host', 'Directions that', 'Drift from birth|no movement since birth')
+    drawn(notebook, rf'What {chosen} adds to the host', 'Directions that', 'Drift from birth|no movement since birth')
     notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))
     page(notebook, 'Kinship')
     drawn(notebook, 'Who resembles whom', 'Drift from birth')

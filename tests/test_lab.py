@@ -165,6 +165,28 @@ def opened(lab, page):
     return rest(lab)
 
 
+def test_the_numbers_behind_the_curves_are_a_table_and_a_copy_is_a_picture(ecology):
+    lab = Lab(ecology)
+    assert lab.table.empty
+    lab.step()
+    rest(lab)
+    assert lab.table['generation'].tolist() == [0]
+    assert lab.table['accuracy'].iloc[0] == ecology.history[0].row['accuracy']
+    shown = lab._repr_mimebundle_()['text/html']
+    assert '<img' in shown and ecology.population.ids[0] in shown and 'no generation yet' not in shown
+
+
+def test_many_and_stop_are_buttons(ecology, monkeypatch):
+    lab = Lab(ecology)
+    asked = []
+    monkeypatch.setattr(lab.runner, 'run', lambda n=None: asked.append(n))
+    monkeypatch.setattr(lab.runner, 'stop', lambda: asked.append('stop'))
+    lab.n.value = 7
+    lab.many_button.click()
+    lab.stop_button.click()
+    assert asked == [7, 'stop']
+
+
 def test_weights_are_drawn_for_the_page_that_is_open_and_no_other(ecology, monkeypatch):
     calls = []
     for name in ('organelle_specs', 'everybody_specs'):

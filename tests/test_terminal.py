@@ -1,6 +1,8 @@
 "Bars and lines that say how far something is come when it takes long, and leave nothing behind."
 import io
 import sys
+import time
+from threading import Event
 from types import SimpleNamespace
 
 import nbformat
@@ -10,7 +12,7 @@ from nbclient import NotebookClient
 from rich.console import Console
 
 from evolora import terminal
-from evolora.terminal import Tracker, progress, show, tracked
+from evolora.terminal import Tracker, meanwhile, progress, show, tracked
 
 
 @pytest.fixture
@@ -97,3 +99,19 @@ def test_a_real_kernel_keeps_nothing_of_it(tmp_path):
     client.execute()
     assert any('2 of 4' in text for text in seen)
     assert [output['output_type'] for output in nb.cells[0].outputs] == ['execute_result']
+
+
+@pytest.mark.parametrize('is_terminal', [True, False])
+def test_what_is_under_way_is_seen_below_the_lines_and_only_on_a_terminal(is_terminal, monkeypatch, capsys):
+    words, looked = io.StringIO(), Event()
+    monkeypatch.setattr(terminal, 'Console', lambda stderr: Console(file=words, force_terminal=is_terminal))
+    def look():
+        looked.set()
+        return 'generation 0: play \x1b[2J'
+    with meanwhile(look, every=.01) as told:
+        assert not is_terminal or looked.wait(60)
+        deadline = time.monotonic() + 60
+        while is_terminal and 'play' not in words.getvalue() and time.monotonic() < deadline: time.sleep(.01)
+        told('a line')
+    assert capsys.readouterr().out == 'a line\n'
+    assert ('generation 0: play' in words.getvalue()) == is_terminal and '\x1b[2J' not in words.getvalue()

@@ -17,7 +17,7 @@ import pandas as pd
 
 from .discovery import Search, SearchConfig, judge_of
 from .openevolve import answered, read_openevolve, run_openevolve
-from .programs import Program, Refused
+from .programs import LONGEST, Program, Refused
 from ..files import read_json, write_whole
 
 # %% ../../nbs/attention/20_bridge.ipynb #becbf56c
@@ -46,36 +46,35 @@ def _asked(config: SearchConfig, cache: Path, found: Path) -> Iterator[None]:
 
 # %% ../../nbs/attention/20_bridge.ipynb #337e5e34
 def _row(index: int, tried, digest: str, found: dict, parents: Sequence[int], dropped: dict) -> dict:
-    return dict(index=index, operator='openevolve', parents=list(parents), source=tried.source, digest=digest,
+    return dict(index=index, operator='openevolve', parents=list(parents), source=tried.source[:LONGEST], digest=digest,
                 notes={'iteration': int(tried.iteration)}, dropped=dropped) | {
                     name: found[name] for name in ('status', 'why', 'description', 'cell', 'score', 'measured')}
 
+def _nothing(status: str, why: str) -> dict:
+    return dict(status=status, why=why, description={}, cell=[], score=None, measured={})
+
 def _found(path: Path) -> dict:
     "What the judge wrote of a program; it did not come to that if it was stopped"
-    if path.exists(): return read_json(path)
-    return dict(status='timeout', why='its judge was stopped', description={}, cell=[], score=None, measured={})
+    return read_json(path) if path.exists() else _nothing('timeout', 'its judge was stopped')
 
 def history_of(tried: pd.DataFrame, first: dict, found: str | Path) -> list[dict]:
     "The rows of a search, of what `read_openevolve` gives, the baseline's row, and the folder of the judge"
     rows, at, dropped, known = [first], {0: 0}, {}, {first['digest']: 0}
-    def drop(why: str) -> None: dropped[f'openevolve: {why}'] = dropped.get(f'openevolve: {why}', 0) + 1
     for one in tried.iloc[1:].itertuples():
         try: digest = Program(one.source).digest
-        except Refused as error:
-            drop(f'refused, {error.kind}')
-            continue
+        except Refused as error: digest, came = '', _nothing('refused', str(error)[:500])
+        else: came = _found(Path(found) / f'{digest}.json')
         if digest in known:
-            drop('repeated')
+            dropped = {'openevolve: repeated': dropped.get('openevolve: repeated', 0) + 1}
             at[one.index] = known[digest]
             continue
         parents = [] if pd.isna(one.parent) or one.parent not in at else [at[one.parent]]
-        rows.append(_row(len(rows), one, digest, _found(Path(found) / f'{digest}.json'), parents, dropped))
-        at[one.index] = known[digest] = len(rows) - 1
-        dropped = {}
+        rows.append(_row(len(rows), one, digest, came, parents, dropped))
+        at[one.index], dropped = len(rows) - 1, {}
+        if digest: known[digest] = at[one.index]
     if dropped: rows.append(first | dict(
-        index=len(rows), operator='none', parents=[], source='', digest='', notes={}, status='barren',
-        why='the last programs were refused or known', description={}, cell=[], score=None, measured={},
-        dropped=dropped))
+        index=len(rows), operator='none', parents=[], source='', digest='', notes={}, dropped=dropped) |
+        _nothing('barren', 'the last programs were known'))
     return rows
 
 # %% ../../nbs/attention/20_bridge.ipynb #ef08dd47

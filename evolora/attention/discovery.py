@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -25,7 +26,7 @@ from .evaluation import Cache, Evaluator, Look
 from .frameworks import variant
 from .grammar import Grammar, GrammarProposer, RandomProposer
 from .ladder import Tier
-from .programs import Program, Refused
+from .programs import LONGEST, Program, Refused
 from .proposals import Member, Proposal
 from .sandbox import Outcome
 from .workers import Job, Workers
@@ -47,7 +48,7 @@ class SearchConfig(BaseModel, extra='forbid', frozen=True):
     seed: int = Field(0, ge=0, description='one for everything that is drawn')
     patience: int = Field(20, ge=1, description='candidates without an improvement after which the search ends')
     invalid: int = Field(5, ge=1, description='more invalid candidates in a row than these end it')
-    tries: int = Field(40, ge=1, description='proposals for one candidate, of which all but one are known or refused')
+    tries: int = Field(40, ge=1, description='proposals for one candidate, of which all but one are known')
     corpus: str | None = Field(None, description='a text file or folder instead of the standard library')
     device: Literal['cpu', 'cuda'] = Field('cpu', description='where models are trained')
 
@@ -179,7 +180,7 @@ def parents(self: Search) -> list[Member]:
 @patch
 def archive(self: Search) -> list[Member]:
     "What a proposer is told: the parents and, without a score, the last three candidates that failed"
-    failed = [row for row in self.rows if row['digest'] and row['score'] is None][-3:]
+    failed = [row for row in self.rows if row['score'] is None and row['status'] != 'barren'][-3:]
     return self.parents() + [Member(row['index'], row['source'], None, {'status': row['status'], 'why': row['why']})
                              for row in failed]
 
@@ -200,12 +201,11 @@ def _candidate(self: Search, index: int, archive: list[Member], batch: list[tupl
         try: proposal = self.proposer.propose(rng, archive)
         except EndpointError as error:
             if not isinstance(error, AnswerError): raise        # the next one would not be answered either
-            drop(Proposal('', (), 'answer'), 'unreadable')
-            continue
+            return _row(index, Proposal('', (), 'answer'), Look('refused', str(error)[:500]), '', dropped)
         try: program = Program(proposal.source)
         except Refused as error:
-            drop(proposal, f'refused, {error.kind}')
-            continue
+            proposal = replace(proposal, source=proposal.source[:LONGEST])
+            return _row(index, proposal, Look('refused', str(error)[:500]), '', dropped)
         if program.digest in known:
             drop(proposal, 'repeated')
             continue
@@ -215,7 +215,7 @@ def _candidate(self: Search, index: int, archive: list[Member], batch: list[tupl
             continue
         if look.status == 'ok': batch.append((program, look))
         return _row(index, proposal, look, program.digest, dropped)
-    none = Look('barren', f'{self.config.tries} proposals were refused or known')
+    none = Look('barren', f'{self.config.tries} proposals were known')
     return _row(index, Proposal('', (), 'none'), none, '', dropped)
 
 # %% ../../nbs/attention/19_discovery.ipynb #34132b30

@@ -213,18 +213,19 @@ def leaders(table: pd.DataFrame, most: int = 10) -> pd.DataFrame:
 def operators(rows: Sequence[dict]) -> pd.DataFrame:
     "For each operator: how far how many of its proposals came, and the shares `valid`, `new` and `success`"
     columns = ['proposed', 'refused', 'repeated', 'too close', 'failed', 'left behind', 'evaluated', 'improved']
-    came = {'ok': 'evaluated', 'dropped': 'left behind'}        # at the gate: it runs, and is no good
+    came = {'ok': 'evaluated', 'refused': 'refused',
+            'dropped': 'left behind'}       # at the gate: it runs, and is no good
     counts, improved = {}, candidates(rows)['improved']
     def count(name: str, what: str, n: int) -> None:
         found = counts.setdefault(plain(name, 30), dict.fromkeys(columns, 0))
         for column in ('proposed', what): found[column] += n
     for row, better in zip(rows, improved):
         for said, n in row['dropped'].items():
-            if type(n) is not int or not 0 <= n <= 10**6:
-                raise ValueError(f"candidate {row['index']}, dropped, expected counts, got {plain(repr(n), 40)}; get "
-                                 "the folder again")
             name, _, why = said.rpartition(': ')
-            count(name, why if why in ('repeated', 'too close') else 'refused', n)
+            if why not in ('repeated', 'too close') or type(n) is not int or not 0 <= n <= 10**6:
+                raise ValueError(f"candidate {row['index']}, dropped, expected counts of what was repeated or too "
+                                 f"close, got {plain(repr({said: n}), 80)}; get the folder again")
+            count(name, why, n)
         if row['status'] == 'barren' or row['index'] == 0: continue
         count(row['operator'], came.get(row['status'], 'failed'), 1)
         counts[plain(row['operator'], 30)]['improved'] += bool(better)
