@@ -130,7 +130,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
                 session.live(generations, say=told)
         except BrokenPipeError: raise           # nobody reads on: that is no trouble with the folder
         except OSError as e:
-            raise ValueError(f'{folder}: {e.strerror or e}; mend that; `evolora run --resume {folder}` goes on') from None
+            raise ValueError(f'{folder}: {e.strerror or e}; mend it; `evolora run --resume {folder}` goes on') from None
         _ended(session, folder)
 
 # %% ../nbs/20_cli.ipynb #6c93ba42

@@ -131,7 +131,7 @@ def hostile(n=24):
         text = HOSTILE[i % len(HOSTILE)]
         row['operator'], row['why'] = text, text
         row['source'] = row['source'] + f'# {text}'
-        row['dropped'] = {f'{text}: {text}': 2}
+        row['dropped'] = {f'{text}: repeated': 2}
         row['notes'] = {text: text}
         if row['status'] != 'ok': row['status'] = text[:60]
     found = findings(history)

@@ -6,7 +6,7 @@ import pytest
 from searches import HOSTILE, findings, rows, write_hostile, write_search
 
 from evolora.attention.account import Account, account, compared, headline
-from evolora.attention.records import read_search
+from evolora.attention.records import operators, read_search
 
 
 def said(tmp_path, name='x', history=None, found=None, **config):
@@ -134,6 +134,9 @@ def test_the_page_is_whole_and_the_same_twice(tmp_path):
     assert len(pictures) == 9 and all(p.read_bytes()[:8] == b'\x89PNG\r\n\x1a\n' for p in pictures)
     for title in ('How it went', 'The best of the search', 'Two scores', 'Who proposed what', 'On fresh seeds'):
         assert f'\n## {title}\n' in text
+    table = text.partition('## Who proposed what')[2].split('\n\n')[1]
+    assert all(f' {name} ' in table.partition('\n')[0] for name in ('proposed', 'repeated', 'valid', 'new', 'success'))
+    assert all(f'| {name} |' in table for name in operators(history).index)
     assert 'def ' in text.partition('## The program')[2] and 'fooled by: handicapped' in text
     assert 'curse' not in text.partition('## How it went')[2]
 

@@ -15,6 +15,7 @@ from endpoints import edit, serving
 from quick import QUICK, Counted, inside
 
 from evolora.attention import commands, evaluation, ladder, workers
+from evolora.attention.corpus import standard_library
 from evolora.attention.discovery import read_history
 from evolora.attention.frameworks import variant
 from evolora.attention.ladder import Tier
@@ -68,7 +69,11 @@ def refused(found, words):
 
 def test_a_variant_is_evaluated_and_known_the_second_time(say, trainings, here):
     code, out, err = say('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--json')
-    assert code == 0 and 'epochs' in err, err
+    assert code == 0, err
+    tokens, epochs = re.search(r': ([\d,]+) tokens of it for each training, ([\d.e+-]+) epochs', err).groups()
+    tokens, seen = int(tokens.replace(',', '')), TINY.rows * TINY.context * TINY.steps
+    assert tokens == int(seen * (1 - TINY.recall))
+    assert float(epochs) == pytest.approx(tokens / len(standard_library(TINY.vocab).train), rel=.05)
     found = json.loads(out)
     assert found['status'] == 'ok' and found['facts']['tier']['name'] == 'tiny' and len(trainings) == 12
     (here / 'linear.py').write_text(variant('matrix_mixers', 'linear').replace('q @ k.mT', 'q  @  k.mT'))

@@ -20,6 +20,9 @@ SMALL = dict(dim=8, time=10, draws=1)
 
 def test_a_clone_is_at_no_distance_and_a_kernel_at_some():
     assert ast_distance(SOFTMAX, CLONE) == 0 < ast_distance(SOFTMAX, KERNEL) < 1
+    made = Program(variant('coefficient_dynamics', 'scalar'))
+    renamed = Program(made.source.replace('self.rate', 'self.speed'))
+    assert made.digest != renamed.digest and ast_distance(made, renamed) == 0
     here, clone, kernel = (describe(build(p), **SMALL) for p in (SOFTMAX, CLONE, KERNEL))
     assert behaviour_distance(here, clone) == 0 < behaviour_distance(here, kernel) < 1
 

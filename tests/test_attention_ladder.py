@@ -87,6 +87,25 @@ def test_the_price_grows_with_what_is_done():
         assert step_flops(mechanism(), read_tier('seed', rows=16, context=64), size) == pytest.approx(by_hand, rel=.01)
 
 
+def test_around_a_mechanism_everything_is_as_it_always_is():
+    "Pre-norm, one part after the other, plain residuals, GELU, a last norm, and the table at both ends; no dropout"
+    torch.manual_seed(0)
+    size = Size(8, 2, 2)
+    model = LanguageModel(build(read_program('matrix_mixers')), size, 16, seed=3)
+    for parameter in model.parameters(): parameter.data.normal_(0, .3)
+    ids = torch.randint(16, (2, 5))
+    x = model.embedding.weight[ids] / .1 + positions(5, 8)        # a small table, whose rows are as long as positions
+    for block in model.blocks:
+        x = x + block.mixer(nn.functional.layer_norm(x, (8,), block.mixer_norm.weight, block.mixer_norm.bias))
+        y = nn.functional.layer_norm(x, (8,), block.norm.weight, block.norm.bias)
+        y = y @ block.up.weight.T + block.up.bias
+        y = y * .5 * (1 + torch.erf(y / 2**.5))
+        x = x + y @ block.down.weight.T + block.down.bias
+    x = nn.functional.layer_norm(x, (8,), model.norm.weight, model.norm.bias)
+    assert torch.allclose(model(ids), x @ model.embedding.weight.T, atol=1e-5)
+    assert torch.equal(model(ids), model.eval()(ids))
+
+
 def test_positions_do_not_depend_on_what_follows():
     assert torch.equal(positions(100, 16)[:9], positions(9, 16))
     assert len({tuple(row.tolist()) for row in positions(128, 16)}) == 128

@@ -24,8 +24,8 @@ def test_the_line_is_found_again(seeds):
 
 @pytest.mark.parametrize('seeds', [1, 2, 3, 5])
 def test_the_slopes_interval_holds_the_truth_as_often_as_it_says(seeds):
-    # A thousand repeats of an honest 95 % interval lie between these bounds in 99.9 of 100 tests.
-    assert .927 <= coverage(LADDER, seeds=seeds, repeats=1000, seed=11) <= .973
+    # Four thousand repeats of an honest 95 % interval are a hundredth off in less than 1 of 250 tests; the target is two.
+    assert .93 <= coverage(LADDER, seeds=seeds, repeats=4000, seed=11) <= .97
 
 
 def test_the_gains_interval_holds_the_truth_as_often_as_it_says():

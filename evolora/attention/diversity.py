@@ -12,6 +12,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 
 import torch
 from torch import Tensor
@@ -36,9 +37,19 @@ def _subtrees(tree: ast.AST) -> Counter:
     visit(tree)
     return found
 
+def _unnamed(program: Program) -> ast.ClassDef:
+    "Its normal form, with numbers as names of what `setup` makes"
+    tree = deepcopy(program.normal)
+    of_self = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+               and isinstance(node.value, ast.Name) and node.value.id == 'self']
+    made = dict.fromkeys(node.attr for node in of_self if isinstance(node.ctx, ast.Store))
+    numbers = {name: f'_{i}' for i, name in enumerate(made)}
+    for node in of_self: node.attr = numbers.get(node.attr, node.attr)
+    return tree
+
 def ast_distance(a: Program, b: Program) -> float:
     "Between 0, the same normal form, and 1, no subtree in common; a metric"
-    one, other = _subtrees(a.normal), _subtrees(b.normal)
+    one, other = _subtrees(_unnamed(a)), _subtrees(_unnamed(b))
     return 1 - (one & other).total() / (one | other).total()
 
 # %% ../../nbs/attention/17_diversity.ipynb #725db085
