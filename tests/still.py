@@ -35,7 +35,9 @@ def keep_picture(path, generations):
     still = nbformat.v4.new_output('display_data', {'text/html': more.outputs[0].data['text/html'],
                                                     'text/plain': 'a picture of the panel'})
     for cell in nb.cells:
-        if cell.cell_type == 'code': cell.outputs = [still] * any(VIEW in x.get('data', {}) for x in cell.outputs)
+        if cell.cell_type == 'code':        # other widgets are no panel
+            said = [x.data.get('text/plain', '') for x in cell.outputs if VIEW in x.get('data', {})]
+            cell.outputs = [still] * any(text.startswith('Lab(') for text in said)
     nb.metadata.pop('widgets', None)
     nbformat.write(nb, path)
     subprocess.run(['nbdev_clean', '--fname', str(path)], check=True)

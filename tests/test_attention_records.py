@@ -49,12 +49,12 @@ def test_shares_of_an_operator_say_what_happened_to_its_proposals():
     for row, name in zip(history[4:], ('edit', 'edit', 'wish')):
         row |= {'operator': name, 'status': 'refused', 'score': None, 'measured': {}}
     table = operators(history)
-    assert table.loc['edit', ['proposed', 'refused', 'failed', 'evaluated']].tolist() == [7, 2, 1, 2]
-    assert table.loc['edit', ['valid', 'new']].tolist() == [4 / 7, 2 / 4]
+    assert table.loc['edit', ['proposed', 'refused', 'failed', 'evaluated']].tolist() == [8, 2, 1, 3]
+    assert table.loc['edit', ['valid', 'new']].tolist() == [5 / 8, 3 / 5]
     history[1] |= {'status': 'dropped', 'score': None, 'measured': {}}        # it runs, and is far behind at the gate
     table = operators(history)
-    assert table.loc['edit', ['failed', 'left behind', 'evaluated']].tolist() == [1, 1, 1]
-    assert table.loc['edit', ['valid', 'new']].tolist() == [4 / 7, 2 / 4]
+    assert table.loc['edit', ['failed', 'left behind', 'evaluated']].tolist() == [1, 1, 2]
+    assert table.loc['edit', ['valid', 'new']].tolist() == [5 / 8, 3 / 5]
     assert table.loc['wish', 'valid'] == 0 and table.loc['wish', ['new', 'success']].isna().all()
 
 
