@@ -24,7 +24,7 @@ def test_the_line_is_found_again(seeds):
 
 @pytest.mark.parametrize('seeds', [1, 2, 3, 5])
 def test_the_slopes_interval_holds_the_truth_as_often_as_it_says(seeds):
-    # Four thousand repeats of an honest 95 % interval are a hundredth off in less than 1 of 250 tests; the target is two.
+    # With four thousand repeats, an honest interval is a hundredth off in less than 1 of 250; the target allows two.
     assert .93 <= coverage(LADDER, seeds=seeds, repeats=4000, seed=11) <= .97
 
 
