@@ -65,14 +65,15 @@ def stops(rows: Sequence[dict], *, most: int = 60, names: int = 5) -> list[dict]
     # The bars are stacked here: Vega-Lite does not stack what has a beginning and an end.
     heights = [(start, sorted(bar.items()), np.cumsum([0, *(n for _, n in sorted(bar.items()))]).tolist())
                for start, bar in bars.values()]
-    return [dict(generation=start, end=start + size, gate=name, turns=n, low=low, high=low + n)
+    # A bar stands around its generations, as points stand at theirs.
+    return [dict(generation=start, begin=start - .5, end=start + size - .5, gate=name, turns=n, low=low, high=low + n)
             for start, bar, lows in heights for (name, n), low in zip(bar, lows)]
 
 # %% ../nbs/18_live.ipynb #5b3183a9
 _WHOLE = "datum.value % 1 ? '' : format(datum.value, 'd')"        # there is no half generation, nor half an organelle
 
-def _x() -> alt.X:
-    return alt.X('generation:Q', title='generation', scale=alt.Scale(nice=False, zero=False, padding=6),
+def _x(name: str = 'generation') -> alt.X:
+    return alt.X(f'{name}:Q', title='generation', scale=alt.Scale(nice=False, zero=False, padding=6),
                  axis=alt.Axis(labelExpr=_WHOLE, grid=False))
 
 def _chart(data: str, title: str) -> alt.Chart:
@@ -121,8 +122,8 @@ def _gates() -> alt.Chart:
     color = alt.Color('gate:N', title=None, legend=alt.Legend(orient='bottom', columns=6, labelLimit=160))
     y = alt.Y('low:Q', title='turns', axis=alt.Axis(tickCount=4, labelExpr=_WHOLE))
     return _chart('stops', 'Gates: what ended the turns of the organelles').mark_bar().encode(
-        x=_x(), x2='end:Q', y=y, y2='high:Q', color=color, tooltip=['generation:Q', 'gate:N', 'turns:Q']).properties(
-        width=672, height=90)
+        x=_x('begin'), x2='end:Q', y=y, y2='high:Q', color=color,
+        tooltip=['generation:Q', 'gate:N', 'turns:Q']).properties(width=672, height=90)
 
 # %% ../nbs/18_live.ipynb #0f5e4111
 @cache
