@@ -298,7 +298,7 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
 # %% ../nbs/17_charts.ipynb #d906aec3
 _SEEN = {'accuracy': ('accuracy (share of right answers)', {'domain': [0, 1]}),
          'price': ('price (energy per unit of reward)', {'zero': False}),
-         'learning_progress': ('learning progress (change of success)', {'zero': True})}
+         'learning_progress': ('learning progress (size of the change)', {'zero': True})}
 
 def _cells(data: RunData, most: int) -> tuple[pd.DataFrame, int]:
     "What is known of each cell in each mark, weighted by episodes"
@@ -345,7 +345,8 @@ def chart_curriculum(data: RunData) -> alt.HConcatChart | alt.Chart:
     "Success, price and learning progress of every cell, side by side"
     table, step = _cells(data, 30)
     if not len(table): return nothing('Curriculum', 'no cells are kept in this run')
-    panels = [_heat(data, table, value, orient='bottom', gradientLength=200).properties(width=230) for value in _SEEN]
+    panels = [_heat(data, table, value, orient='bottom', gradientLength=200).properties(
+        width=230, title=alt.Title(value.replace('_', ' '), fontSize=12, offset=6)) for value in _SEEN]
     for panel in panels[1:]: panel.encoding.y.axis = alt.Axis(labels=False, ticks=False, title=None)
     return alt.hconcat(*panels, spacing=12).resolve_scale(color='independent').properties(
         title=alt.Title('Curriculum', subtitle=f'cells per {per(step)}; light grey: nobody tried'),

@@ -252,3 +252,9 @@ def test_jupyterlab_gets_version_5_and_a_picture(data):
     assert bundled['image/png'][:4] == b'\x89PNG' and bundled['text/plain'].startswith('Total energy')
     assert list(metadata) == ['application/vnd.vegalite.v5+json'] and json.dumps(spec)
     assert 'image/png' not in bundle(spec)[0]
+
+
+def test_the_curriculum_shows_success_price_and_progress_and_names_them(data):
+    panels = chart_curriculum(data).to_dict()['hconcat']
+    assert [panel['encoding']['color']['field'] for panel in panels] == ['accuracy', 'price', 'learning_progress']
+    assert [panel['title']['text'] for panel in panels] == ['accuracy', 'price', 'learning progress']
