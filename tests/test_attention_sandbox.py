@@ -15,7 +15,7 @@ import pytest
 import hostile_candidates
 from evolora.attention import sandbox
 from evolora.attention.sandbox import SHIELDS, Limits, Outcome, contain, protection
-from hostile_candidates import CANDIDATES, HARM
+from hostile_candidates import CANDIDATES, FORK, HARM
 
 pytestmark = pytest.mark.skipif(os.name != 'posix', reason='needs a Unix')
 LIMITS = Limits(seconds=15, processor_seconds=5, memory=1 << 30, output_bytes=1 << 20, result_bytes=1 << 16)
@@ -135,14 +135,7 @@ def test_with_limits_alone_accidents_are_contained_and_harm_is_known(name, victi
     assert outcome.status in expected - set(HARM) and set(harm) == expected & set(HARM), (outcome, harm)
 
 
-MANY = '''import os, time
-children = 0
-for _ in range(300):
-    try:
-        if os.fork() == 0: time.sleep(30)
-        children += 1
-    except OSError: pass
-return children'''
+MANY = FORK.replace('range(20)', 'range(300)') + 'return children'
 
 
 @pytest.mark.skipif(os.name == 'posix' and os.geteuid() == 0, reason='the kernel counts no processes of root')
