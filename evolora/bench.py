@@ -221,10 +221,13 @@ def lab(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
         run = overhead.live_long(Path(scratch) / 'run', host, generations, tick=lambda: bar.advance(job))
         path = dashboard(run)
         page, missing = dict(generations=generations, bytes=path.stat().st_size), overhead.faults(run)
-        job = bar.add_task('opening', total=times + 1)
+        job = bar.add_task('opening', total=2 * times)
         seen, why = overhead.visits(path, times, tick=lambda: bar.advance(job))
-        page['first'], unseen = overhead.first_generation(Path(scratch) / 'first')
-        bar.advance(job)
+        page['first'] = []
+        for i in range(times):
+            seconds, unseen = overhead.first_generation(Path(scratch) / f'first {i}')
+            page['first'] += [] if seconds is None else [seconds]
+            bar.advance(job)
     _publish('lab', overhead.lab_rows(watched, page, seen, why or unseen, missing),
              overhead.lab_targets(watched, page, seen, missing),
              overhead.lab_tables(watched, page, seen, why or unseen, missing), json, out)
