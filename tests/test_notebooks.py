@@ -1,14 +1,14 @@
 """Every notebook runs from top to bottom, each in a process of its own.
 
-A process each costs an import of torch, but a notebook that crashes, fills the memory, or leaves a registry or a
-warnings filter changed cannot make another one fail, or pass. Module notebooks run by the machinery of nbdev_test.
-Tutorials, lab notebooks and experiments run in a real kernel, as their readers run them.
+A notebook that crashes, fills the memory, or leaves a registry or a warnings filter changed cannot make another one
+fail, or pass. Module notebooks run by the machinery of nbdev_test, in forks of a process that has imported what nearly
+all of them import, and none of evolora. Tutorials, lab notebooks and experiments run in a real kernel, as their
+readers run them.
 """
-import os
 import re
-import subprocess
-import sys
+from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -16,22 +16,24 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbclient.output_widget import OutputWidget
 
+from notebooks import run_in_fork
+
 ROOT = Path(__file__).resolve().parents[1]
-RUN = """
-import sys
-from pathlib import Path
-from nbdev.test import test_nb
-passed, seconds = test_nb(Path(sys.argv[1]), skip_flags=['slow', 'gpu'], force_flags=sys.argv[3:], basepath=sys.argv[2])
-sys.exit(0 if passed else 1)
-"""
+FORKS = get_context('forkserver')
+FORKS.set_forkserver_preload(['torch', 'transformers.models.llama.modeling_llama', 'peft', 'scipy.stats', 'altair',
+                              'nbdev.test'])
 
 
-def run_notebook(path, flags=()):
-    "Run one notebook in a fresh process; `flags` name the cells to run that are normally skipped"
-    env = os.environ | {'OMP_NUM_THREADS': '1', 'IN_TEST': '1'}
-    env.pop('PYTEST_CURRENT_TEST', None)
-    return subprocess.run([sys.executable, '-c', RUN, str(path), str(ROOT), *flags], cwd=ROOT, env=env,
-                          capture_output=True, text=True, encoding='utf-8', errors='replace')
+def run_notebook(path, folder, flags=()):
+    """Run one notebook in a fresh process, whose temporary files and what it says go to `folder`.
+
+    `flags` name the cells to run that are normally skipped.
+    """
+    process = FORKS.Process(target=run_in_fork, args=(path, ROOT, list(flags), folder))
+    process.start()
+    process.join()
+    said = (folder / 'said.txt').read_text(encoding='utf-8', errors='replace')
+    return SimpleNamespace(returncode=process.exitcode, said=said)
 
 
 def notebooks(folder, recursive):
@@ -52,9 +54,9 @@ SLOW = {'nbs/tutorials/01_first_generation.ipynb': 196, 'nbs/tutorials/03_how_or
 
 
 @pytest.mark.parametrize('path', MODULES)
-def test_the_notebook_runs(path, request):
-    done = run_notebook(ROOT / path, ['slow'] if request.config.getoption('--slow') else [])
-    if done.returncode: pytest.fail(f'{path}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}', pytrace=False)
+def test_the_notebook_runs(path, request, tmp_path):
+    done = run_notebook(ROOT / path, tmp_path, ['slow'] if request.config.getoption('--slow') else [])
+    if done.returncode: pytest.fail(f'{path}, exit code {done.returncode}\n{done.said[-8000:]}', pytrace=False)
 
 
 class Silent(OutputWidget):
@@ -116,21 +118,35 @@ def notebook(folder, *cells):
 
 
 def test_a_failing_cell_fails_the_notebook_and_is_shown(tmp_path):
-    done = run_notebook(notebook(tmp_path, 'x = 6', 'assert x * 7 == 41, "the answer"'))
-    assert done.returncode == 1 and 'the answer' in done.stderr
+    done = run_notebook(notebook(tmp_path, 'x = 6', 'assert x * 7 == 41, "the answer"'), tmp_path)
+    assert done.returncode == 1 and 'the answer' in done.said
+
+
+def test_a_notebook_that_crashes_fails_alone(tmp_path):
+    assert run_notebook(notebook(tmp_path, 'import os', 'os.abort()'), tmp_path).returncode not in (0, 1)
+    assert run_notebook(notebook(tmp_path, 'x = 6'), tmp_path).returncode == 0
+
+
+def test_a_notebook_sees_nothing_of_another(tmp_path):
+    look = 'import sys, torch\nassert not hasattr(torch, "trace_of_another") and "evolora" not in sys.modules'
+    path = notebook(tmp_path, look, 'import evolora\ntorch.trace_of_another = True')
+    for _ in range(2):
+        done = run_notebook(path, tmp_path)
+        assert done.returncode == 0, done.said
 
 
 def test_slow_cells_run_only_when_asked_for(tmp_path):
     path = notebook(tmp_path, '#| slow\nraise ValueError("slow cell")', '#| eval: false\nraise ValueError("never")')
-    assert run_notebook(path).returncode == 0
-    assert 'slow cell' in run_notebook(path, ['slow']).stderr
+    assert run_notebook(path, tmp_path).returncode == 0
+    assert 'slow cell' in run_notebook(path, tmp_path, ['slow']).said
 
 
 def test_notebooks_run_in_their_own_folder_on_one_thread(tmp_path):
-    path = notebook(tmp_path, f'import os, evolora\nassert os.getcwd() == {str(tmp_path)!r}\n'
-                              'assert os.environ["OMP_NUM_THREADS"] == "1"')
-    done = run_notebook(path)
-    assert done.returncode == 0, done.stderr
+    path = notebook(tmp_path, f'import os, tempfile, evolora, torch\nassert os.getcwd() == {str(tmp_path)!r}\n'
+                              f'assert tempfile.gettempdir() == {str(tmp_path)!r}\n'
+                              'assert os.environ["OMP_NUM_THREADS"] == "1" and torch.get_num_threads() == 1')
+    done = run_notebook(path, tmp_path)
+    assert done.returncode == 0, done.said
 
 
 def test_a_failing_cell_in_a_kernel_is_shown(tmp_path):
