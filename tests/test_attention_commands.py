@@ -71,6 +71,7 @@ def test_a_variant_is_evaluated_and_known_the_second_time(say, trainings, here):
     code, out, err = say('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--json')
     assert code == 0, err
     tokens, epochs = re.search(r': ([\d,]+) tokens of it for each training, ([\d.e+-]+) epochs', err).groups()
+    assert re.search(r'contained; .*: .*read your files\n', err)       # what is left is said, whatever else that is
     tokens, seen = int(tokens.replace(',', '')), TINY.rows * TINY.context * TINY.steps
     assert tokens == int(seen * (1 - TINY.recall))
     assert float(epochs) == pytest.approx(tokens / len(standard_library(TINY.vocab).train), rel=.05)

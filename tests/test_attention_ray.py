@@ -43,6 +43,22 @@ def test_a_search_on_a_cluster_is_the_same_search(cluster, tmp_path):
     assert kept(tmp_path / 'cache here').keys() == kept(tmp_path / 'cache there').keys()
 
 
+def test_machines_that_train_otherwise_are_named_before_a_candidate_is_blamed(cluster):
+    judge = Evaluator(FRAMEWORK, QUICK)
+    judge.agree(cluster)
+    judge.digest = 'of another text'
+    with pytest.raises(ValueError, match=r':\d+ expected corpus of another text as here, got [0-9a-f]+; install'):
+        judge.agree(cluster)
+
+
+def test_an_accelerator_is_asked_for(cluster):
+    wants = Job('evolora.attention.sandbox:pause', {'seconds': .01}, Limits(seconds=60, accelerator=True))
+    sent = cluster._send(wants)
+    done, waiting = ray.wait([sent], timeout=3)
+    ray.cancel(sent, force=True)
+    assert waiting and not done, 'there is none, so nobody may have begun'
+
+
 def sleepers():
     "Contained processes, wherever they hang"
     found = []

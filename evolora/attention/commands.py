@@ -49,12 +49,17 @@ def _workers(count: int, ray: str | None):
     from evolora.attention.workers import RayWorkers, Workers
     return Workers(count) if ray is None else RayWorkers(ray)
 
-def _say_corpus(evaluator) -> None:
-    "What is trained on, and how often it is gone through"
+def _say_what(evaluator, workers) -> None:
+    "What is trained on, how often it is gone through, and what candidates could do here all the same"
     from evolora.attention.evaluation import corpus_of
+    from evolora.attention.sandbox import protection
+    evaluator.agree(workers)
     corpus = corpus_of(evaluator.path, evaluator.tier.vocab)
     tokens = int(evaluator.tier.tokens * (1 - evaluator.tier.recall))
     say(f'{visible(corpus.name)}: {tokens:,} tokens of it for each training, {corpus.epochs(tokens):.2g} epochs')
+    left = [what for what, (prevented, _) in protection(accelerator=evaluator.limits.accelerator).items()
+            if not prevented]
+    say(f"candidates run contained; on this machine nothing keeps them from this: {', '.join(left)}")
 
 def _bounds(found: dict, name: str) -> str:
     low, high = found['low'], found['high']
@@ -102,8 +107,9 @@ def evaluate(mechanism: Annotated[str, typer.Argument(help='A file with a progra
     program = read_program(mechanism)
     evaluator = Evaluator(program.framework, _tier(tier, steps, vocab), seeds=seeds, corpus=corpus,
                           cache=_cache(cache), device=device)
-    _say_corpus(evaluator)
-    found = _evaluated(evaluator, program, _workers(workers, ray))
+    crew = _workers(workers, ray)
+    _say_what(evaluator, crew)
+    found = _evaluated(evaluator, program, crew)
     if json: print(JSON.dumps(found | {'mechanism': mechanism, 'digest': program.digest, 'facts': evaluator.facts}))
     elif found['status'] == 'ok':
         for title, frame in _frames(found, evaluator).items(): show(frame, title)
@@ -247,7 +253,7 @@ def evolve(context: typer.Context,
     if config.proposer == 'openevolve': _unheard(context)
     proposes = _proposer(config, endpoint)
     judge, crew = judge_of(config, _cache(cache)), _workers(workers, ray)
-    _say_corpus(judge)
+    _say_what(judge, crew)
     began = time.monotonic()
     if resume: opened = resume_search(folder, judge, proposes)
     else:
@@ -287,6 +293,6 @@ def _rescored(folder: Path, tier: str | None, seeds: int, top: int, workers, cac
     rows, config = read_history(folder), search_config(folder)
     # Whoever is far behind at the gate is measured even so: bad controls, and winners without their best part.
     judge = judge_of(config, _cache(cache), seeds=seeds, first=FRESH, gate=False, **({'tier': tier} if tier else {}))
-    _say_corpus(judge)
+    _say_what(judge, workers)
     judge.prepare(workers)
     write_findings(folder, findings(rows, judge, top=top, workers=workers, say=say))

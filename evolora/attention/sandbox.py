@@ -370,11 +370,11 @@ _BY = {'take more memory': 'limits', 'compute without end': 'limits', 'write int
        'reach the network': 'namespaces, seccomp', 'send signals to others': 'seccomp',
        'read the environment of others': 'namespaces', 'read your files': 'nothing'}
 
-def protection(shields: tuple[str, ...] = SHIELDS) -> dict[str, tuple[bool, str]]:
+def protection(shields: tuple[str, ...] = SHIELDS, *, accelerator: bool = False) -> dict[str, tuple[bool, str]]:
     "What is tried, whether this machine prevents it, and by what; found by trying"
     with socket.create_server(('127.0.0.1', 0)) as server:
-        tried = contain('evolora.attention.sandbox:attempt', {'port': server.getsockname()[1]}, Limits(seconds=30),
-                        shields=shields)
+        tried = contain('evolora.attention.sandbox:attempt', {'port': server.getsockname()[1]},
+                        Limits(seconds=30, accelerator=accelerator), shields=shields)
     if tried.status != 'ok':
         raise ValueError(f"protection expected an answer, got {tried.why}; see whether Python runs")
     return {what: (tried.result[what], by) for what, by in _BY.items()}

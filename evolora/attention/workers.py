@@ -48,6 +48,10 @@ class Workers:
                 stop.set()
                 for future in waiting: future.cancel()
 
+    def elsewhere(self, job: Job) -> dict[str, Outcome]:
+        "The outcome of a job on every machine of a cluster, by name: there is none"
+        return {}
+
 class RayWorkers:
     "The cores of a Ray cluster; needs `pip install ray` on every machine, and evolora"
     def __init__(self, address: str = 'local'): # of a cluster; 'local': one of this machine alone
@@ -73,10 +77,24 @@ class RayWorkers:
 
     def map(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         "The outcome of each job, in their order; ValueError if the cluster loses one for good"
-        waiting = [self._work.remote(job) for job in jobs]
-        try: yield from (self._ray.get(one) for one in waiting)
+        yield from self._outcomes([self._send(job) for job in jobs])
+
+    def elsewhere(self, job: Job) -> dict[str, Outcome]:
+        "The outcome of a job on every machine of the cluster, by name"
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+        machines = {f"{node['NodeManagerHostname']}:{node['NodeManagerPort']}": On(node['NodeID'], soft=False)
+                    for node in self._ray.nodes() if node['Alive'] and node['Resources'].get('CPU')}
+        sent = [self._send(job, scheduling_strategy=there) for there in machines.values()]
+        return dict(zip(machines, self._outcomes(sent)))
+
+    def _send(self, job: Job, **options):
+        # Ray hides the accelerators that nobody asks for.
+        return self._work.options(num_gpus=int(job.limits.accelerator), **options).remote(job)
+
+    def _outcomes(self, sent: list) -> Iterator[Outcome]:
+        try: yield from (self._ray.get(one) for one in sent)
         except self._ray.exceptions.RayError as error:
             raise ValueError(f'ray expected an outcome, got {type(error).__name__}; look at its machines, and go '
                              'on') from None
         finally:
-            for one in waiting: self._ray.cancel(one, force=True)
+            for one in sent: self._ray.cancel(one, force=True)
