@@ -137,6 +137,15 @@ def _template() -> dict:
     drawn = drawn.configure_title(anchor='start', fontSize=12, fontWeight='bold', offset=6)
     with alt.theme.enable('none'): return drawn.to_dict()
 
+def _said(rows: Sequence[dict]) -> str:
+    "What the charts show and how they end, for who cannot see them"
+    if not rows: return 'No generation yet'
+    last, forms = points(rows[-1:])[0], {'accuracy': '.0%', 'roi': '.2f', 'alive': '.0f', 'energy': '.1f'}
+    ends = {name: 'not known' if last[name] is None else format(last[name], form) for name, form in forms.items()}
+    return (f"Accuracy, return on energy, population, energy and gates up to generation {last['generation']:.0f}, where "
+            f"accuracy is {ends['accuracy']}, return on energy {ends['roi']}, {ends['alive']} organelles are alive, and "
+            f"their energy is {ends['energy']}")
+
 def live_spec(rows: Sequence[dict]) -> dict:
     "The charts of these generations as a Vega-Lite specification"
     template, data = _template(), {'points': points(rows), 'stops': stops(rows)}
@@ -145,9 +154,7 @@ def live_spec(rows: Sequence[dict]) -> dict:
         known = {name: color for name, color in _colors().items() if name in seen}
         color = gates['encoding']['color'] | {'scale': {'domain': list(known), 'range': list(known.values())}}
         charts.append(gates | {'encoding': gates['encoding'] | {'color': color}})
-    said = (f"Accuracy, return on energy, population, energy and gates up to generation {rows[-1]['generation']}"
-            if rows else 'No generation yet')
-    return template | {'vconcat': charts, 'description': said, 'datasets': template['datasets'] | data}
+    return template | {'vconcat': charts, 'description': _said(rows), 'datasets': template['datasets'] | data}
 
 # %% ../nbs/18_live.ipynb #1da2bc09
 _PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='

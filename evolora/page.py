@@ -216,6 +216,7 @@ document.querySelectorAll('details[data-numbers]').forEach(details => details.ad
   if (details.childElementCount > 1) return;
   for (const columns of Object.values(block[details.dataset.numbers].data)) {
     const names = Object.keys(columns), table = document.createElement('table'), box = document.createElement('div');
+    if (!names.length) continue;
     table.createTHead().insertRow().append(...names.map(name => cell('th', name)));
     const body = table.createTBody(), all = rows(columns), most = 500;
     if (all.length > most) table.createCaption().textContent =

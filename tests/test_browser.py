@@ -12,7 +12,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from browser import browsing, missing, serving
+from synthetic import write_run
 
+from evolora.charts import CHARTS
 from evolora.notebooks import lab_notebooks
 
 if reason := missing(): pytest.skip(reason, allow_module_level=True)
@@ -42,6 +44,17 @@ def step(_):
     picture.outputs = ({'output_type': 'display_data', 'data': data, 'metadata': metadata},)
 button.on_click(step)
 ipywidgets.VBox([button, status, picture, cell])
+"""
+
+ALL = """
+from IPython.display import display
+
+from evolora.analysis import load
+from evolora.charts import CHARTS, setup
+
+setup()
+data = load('run')
+for chart in CHARTS.values(): display(chart(data))
 """
 
 
@@ -110,6 +123,16 @@ def test_a_chart_and_a_button_work_without_the_internet(server, notebook, tmp_pa
     assert notebook.outside == ['http://evolora.invalid/x'], 'a request to the outside is not noticed'
 
 
+def test_jupyterlab_draws_every_chart_of_a_run(server, notebook):
+    write_run(server.folder / 'run', generations=12, size=6, tries=2)
+    notebook.open(write(server.folder, 'all charts.ipynb', ALL))
+    notebook.run_all()
+    expect(notebook.charts).to_have_count(len(CHARTS))
+    drawn = notebook.charts.evaluate_all("all => all.map(one => one.querySelectorAll('path[d], text').length)")
+    assert min(drawn) > 10, drawn
+    assert notebook.outside == []
+
+
 def test_the_copy_is_what_the_command_opens(server, notebook):
     assert (server.folder / FIRST.name).read_bytes() == FIRST.read_bytes()
     notebook.open()
@@ -147,7 +170,7 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     expect(notebook.button('Run')).to_be_enabled()
     paused = lived(notebook)
     says(notebook, rf'generation +{paused - 1} \| ROI')       # the ticker
-    expect(panel(notebook).locator(f'[aria-label$="up to generation {paused - 1}"]').first).to_be_visible()
+    expect(panel(notebook).locator(f'[aria-label*="up to generation {paused - 1}, where accuracy is "]').first).to_be_visible()
     notebook.page.set_viewport_size({'width': 1280, 'height': 2200})       # or a picture ends where the window does
     notebook.shot(pictures / 'lab.png', of=panel(notebook))
     passed('the picture is made')

@@ -96,6 +96,16 @@ def in_a_report(folder, place, capsys):
     return text
 
 
+def in_a_dashboard_of_several(folder, place, capsys):
+    other = shutil.copytree(folder, place / '<img src=x onerror=alert(2)>')
+    return dashboard([folder, other], place / 'page.html').read_text()
+
+
+def in_a_report_of_several(folder, place, capsys):
+    other = shutil.copytree(folder, place / '<img src=x onerror=alert(2)>')
+    return report([folder, other], place / 'both').read_text()
+
+
 def in_a_terminal(folder, place, capsys):
     follow(folder, once=True)
     return capsys.readouterr().out.replace('\n', '')
@@ -112,7 +122,8 @@ def in_the_lab(folder, place, capsys):
     finally: lab.close()
 
 
-@pytest.mark.parametrize('shown', [in_a_dashboard, in_a_report, in_a_terminal, in_the_lab])
+@pytest.mark.parametrize('shown', [in_a_dashboard, in_a_report, in_a_dashboard_of_several,
+                                   in_a_report_of_several, in_a_terminal, in_the_lab])
 def test_cells_and_gates_of_a_stranger_are_inert_wherever_a_run_is_shown(strange, tmp_path, capsys, shown):
     text = shown(strange, tmp_path, capsys)
     bare = [tag for tag in re.findall(r'<[a-z][^<>]*>', text) if 'alert' in tag or 'onerror' in tag]
@@ -188,8 +199,16 @@ def test_tables_are_sorted_by_number_and_say_where_they_end(browser, tmp_path):
     page.close()
 
 
+@pytest.fixture(scope='module')
+def several(evil, tmp_path_factory):
+    place = tmp_path_factory.mktemp('several')
+    return dashboard([evil, shutil.copytree(evil, place / '<svg onload=alert(1)>')], place / 'page.html')
+
+
+@pytest.mark.parametrize('runs', ['path', 'several'])
 @pytest.mark.parametrize(('width', 'scheme'), [(1280, 'light'), (390, 'dark')])
-def test_a_browser_draws_it_all_alone(browser, path, width, scheme):
+def test_a_browser_draws_it_all_alone(browser, request, runs, width, scheme):
+    path = request.getfixturevalue(runs)
     context = browser.new_context(offline=True, viewport={'width': width, 'height': 800}, color_scheme=scheme)
     page, asked, wrong = context.new_page(), [], []
     page.on('request', lambda request: asked.append(request.url))
@@ -197,13 +216,18 @@ def test_a_browser_draws_it_all_alone(browser, path, width, scheme):
     page.on('pageerror', lambda error: wrong.append(str(error)))
     page.on('dialog', lambda dialog: wrong.append('a dialog'))
     page.goto(path.as_uri())
-    for name in CHARTS:
+    names = page.locator('[data-chart]').evaluate_all('all => all.map(one => one.dataset.chart)')
+    assert sorted(names) == (sorted(CHARTS) if runs == 'path' else ['accuracy', 'roi'])
+    for name in names:
         place = page.locator(f'[data-chart="{name}"]')
         place.scroll_into_view_if_needed()
         place.locator('svg').first.wait_for(timeout=60_000)
+        box = place.bounding_box()          # what is too wide for a phone is scrolled in its place
+        assert 0 <= box['x'] and box['x'] + box['width'] <= width
     page.locator('th button').nth(1).click()
     page.locator('details summary').first.click()
-    assert page.locator('th[aria-sort]').count() == 1 and page.locator('details table').first.is_visible()
+    page.locator('details table').first.wait_for(timeout=60_000)
+    assert page.locator('th[aria-sort]').count() == 1
     assert page.evaluate('document.documentElement.scrollWidth <= innerWidth')
     assert (asked, wrong) == ([path.as_uri()], [])
     assert not page.evaluate('eval === undefined') and page.locator('img').count() == 0
