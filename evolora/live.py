@@ -142,9 +142,9 @@ def _said(rows: Sequence[dict]) -> str:
     if not rows: return 'No generation yet'
     last, forms = points(rows[-1:])[0], {'accuracy': '.0%', 'roi': '.2f', 'alive': '.0f', 'energy': '.1f'}
     ends = {name: 'not known' if last[name] is None else format(last[name], form) for name, form in forms.items()}
-    return (f"Accuracy, return on energy, population, energy and gates up to generation {last['generation']:.0f}, where "
-            f"accuracy is {ends['accuracy']}, return on energy {ends['roi']}, {ends['alive']} organelles are alive, and "
-            f"their energy is {ends['energy']}")
+    return (f"Accuracy, return on energy, population, energy and gates up to generation {last['generation']:.0f}, "
+            f"where accuracy is {ends['accuracy']}, return on energy {ends['roi']}, {ends['alive']} organelles are "
+            f"alive, and their energy is {ends['energy']}")
 
 def live_spec(rows: Sequence[dict]) -> dict:
     "The charts of these generations as a Vega-Lite specification"

@@ -41,7 +41,8 @@ def take(run, out):
     text = markdown2html(report(run).read_text(encoding='utf-8'))
     begin = text.index('From first to last')
     page = run / 'picture.html'
-    page.write_text(f'<meta charset="utf-8"><style>{STYLE}</style>{text[text.rindex("<h2", 0, begin):]}', encoding='utf-8')
+    shown = text[text.rindex('<h2', 0, begin):]
+    page.write_text(f'<meta charset="utf-8"><style>{STYLE}</style>{shown}', encoding='utf-8')
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=SWITCHES)

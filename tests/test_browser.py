@@ -170,7 +170,8 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     expect(notebook.button('Run')).to_be_enabled()
     paused = lived(notebook)
     says(notebook, rf'generation +{paused - 1} \| ROI')       # the ticker
-    expect(panel(notebook).locator(f'[aria-label*="up to generation {paused - 1}, where accuracy is "]').first).to_be_visible()
+    said = f'up to generation {paused - 1}, where accuracy is '
+    expect(panel(notebook).locator(f'[aria-label*="{said}"]').first).to_be_visible()
     notebook.page.set_viewport_size({'width': 1280, 'height': 2200})       # or a picture ends where the window does
     notebook.shot(pictures / 'lab.png', of=panel(notebook))
     passed('the picture is made')

@@ -336,9 +336,9 @@ def agree(self: Evaluator, workers: Workers) -> None:
     here = {'corpus': self.digest, 'torch': torch.__version__, 'version': _VERSION}
     for machine, outcome in workers.elsewhere(job).items():
         there = outcome.result if outcome.status == 'ok' else {what: outcome.why for what in here}
-        for what in here:
-            if there[what] != here[what]: raise ValueError(
-                f'{machine} expected {what} {here[what]!s:.20} as here, got {there[what]!s:.80}; install the same there')
+        for what, ours in here.items():
+            if there[what] != ours: raise ValueError(
+                f'{machine} expected {what} {ours!s:.20} as here, got {there[what]!s:.80}; install the same there')
 
 @patch
 def prepare(self: Evaluator, workers: Workers) -> None:
