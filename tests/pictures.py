@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from nbconvert.filters import markdown2html
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from browser import SWITCHES, chromium
@@ -16,41 +17,40 @@ from evolora.dashboard import dashboard
 from evolora.report import report
 
 STYLE = """
-body { font: 15px/1.6 sans-serif; max-width: 900px; margin: 20px auto }
+body { font: 15px/1.6 sans-serif; max-width: 900px; margin: 20px auto } .anchor-link { display: none }
 h2 { font-size: 20px; border-bottom: 1px solid #d8dee4; padding-bottom: 8px } img { max-width: 100% }
 table { border-collapse: collapse; font-size: 13px } td, th { border: 1px solid #d8dee4; padding: 4px 12px }
 """
 
 
-def picture(browser, page, width, height, path, shown):
-    "A picture of the part of a page that a selector finds, or of its beginning"
+def take(browser, page, path, *, width, height, shown=None):
+    "A picture of the beginning of a page, or of what a selector finds on it"
     tab = browser.new_page(viewport={'width': width, 'height': height}, reduced_motion='reduce')
     tab.goto(page.as_uri())
     tab.wait_for_load_state('networkidle')
-    if shown is None: tab.screenshot(path=path)
-    else:
-        for chart in tab.locator(f'{shown} [data-chart]').all():
-            chart.scroll_into_view_if_needed()
-            chart.locator('svg, canvas').first.wait_for()
-        tab.locator(shown).screenshot(path=path)
+    for chart in tab.locator(f'{shown} [data-chart]').all() if shown else []:
+        chart.scroll_into_view_if_needed()
+        chart.locator('svg').first.wait_for()
+    (tab.locator(shown) if shown else tab).screenshot(path=path)
     tab.close()
+    picture = Image.open(path).convert('RGB')
+    picture.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)       # a third of the size
 
 
-def take(run, out):
+def pictures(run, out):
     "Write report.png, dashboard.png and lives.png"
     text = markdown2html(report(run).read_text(encoding='utf-8'))
-    begin = text.index('From first to last')
-    page = run / 'picture.html'
-    shown = text[text.rindex('<h2', 0, begin):]
+    page, shown = run / 'picture.html', text[text.rindex('<h2', 0, text.index('From first to last')):]
     page.write_text(f'<meta charset="utf-8"><style>{STYLE}</style>{shown}', encoding='utf-8')
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=SWITCHES)
-            picture(browser, page, 1000, 1000, out / 'report.png', None)
-            picture(browser, dashboard(run), 1280, 900, out / 'dashboard.png', '#learning')
+            take(browser, page, out / 'report.png', width=1000, height=1070)
+            # So high that nothing has to be scrolled: the links of the page stay at the top of the window.
+            take(browser, dashboard(run), out / 'dashboard.png', width=1280, height=2400, shown='#learning .charts')
             browser.close()
     finally: page.unlink()
-    shutil.copy(run / 'charts' / 'lives.png', out / 'lives.png')
+    shutil.copy(run / 'charts' / 'lineage.png', out / 'lives.png')
 
 
-if __name__ == '__main__': take(*map(Path, sys.argv[1:]))
+if __name__ == '__main__': pictures(*map(Path, sys.argv[1:]))
