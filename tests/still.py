@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import nbformat
-from nbclient import NotebookClient
+from kernels import in_kernel
 
 VIEW = 'application/vnd.jupyter.widget-view+json'
 MORE = """
@@ -25,7 +25,7 @@ HTML(lab.snapshot_html())
 def keep_picture(path, generations):
     "Run a notebook and save it without outputs, but for the picture"
     nb = nbformat.read(path, as_version=4)
-    client = NotebookClient(nb, timeout=1800, kernel_name='python3', resources={'metadata': {'path': str(path.parent)}})
+    client = in_kernel(nb, path, 1800)
     with client.setup_kernel():
         for i, cell in enumerate(nb.cells): client.execute_cell(cell, i)
         more = nbformat.v4.new_code_cell(MORE.format(n=generations))

@@ -12,10 +12,9 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
-from nbclient.output_widget import OutputWidget
 
+from kernels import in_kernel
 from notebooks import run_in_fork
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,15 +58,6 @@ def test_the_notebook_runs(path, request, tmp_path):
     if done.returncode: pytest.fail(f'{path}, exit code {done.returncode}\n{done.said[-8000:]}', pytrace=False)
 
 
-class Silent(OutputWidget):
-    """An output widget that does not tell the kernel what it shows.
-
-    It would tell it on the channel on which the reply of the cell is awaited. Every now and then the reply is then not
-    noticed before the time of the cell is over: the notebook passes, ten minutes late.
-    """
-    def sync_state(self): pass
-
-
 # A generation that fails in a lab stands in its panel, and no cell raises it.
 LABS = """
 import sys
@@ -86,9 +76,7 @@ def run_in_kernel(path, most=600):
     nb = nbformat.read(path, as_version=4)
     nb.cells = [cell for cell in nb.cells if not re.match(r'#\|\s*eval:\s*false', cell.source)]
     nb.cells.append(nbformat.v4.new_code_cell(LABS))
-    where = {'metadata': {'path': str(path.parent)}}
-    client = NotebookClient(nb, timeout=most, kernel_name='python3', resources=where)
-    client.widget_registry['@jupyter-widgets/output']['OutputModel'] = Silent
+    client = in_kernel(nb, path, most)
     client.execute()
     for widget in client.widget_state.values():
         for shown in widget.get('outputs', ()):
