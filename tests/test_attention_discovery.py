@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from quick import FRAMEWORK, QUICK, Inside, inside, kept, program, scaled
+from hostile_candidates import CANDIDATES
+from quick import FRAMEWORK, QUICK, Inside, inside, kept, scaled
 from scipy import stats
 from scipy.special import expit
 
@@ -20,6 +21,7 @@ from evolora.attention.discovery import (SearchConfig, begin_search, judge_of, p
                                          search_config)
 from evolora.attention.endpoint import AnswerError, EndpointError
 from evolora.attention.evaluation import Evaluator, Look
+from evolora.attention.frameworks import FRAMEWORKS
 from evolora.attention.grammar import Grammar, RandomProposer
 from evolora.attention.programs import Program
 from evolora.attention.proposals import Member, Proposal
@@ -236,25 +238,32 @@ def test_what_is_hostile_is_classified_and_the_search_goes_on(tmp_path, monkeypa
         nan='q = q / 0 - q / 0', late_memory=late('q = q + torch.ones(10**6, 10**6).sum()'),
         late_exception=late('q = q @ torch.ones(3, 7)'), late_nan=late('q = q / 0 - q / 0'),
         late_loop=late('q = sum(q for i in range(10**6) for j in range(10**6))'))
+    harm = {name: code for name, (code, *_) in CANDIDATES.items()}         # nearly all are refused as they are read
     indented = lambda code: '\n'.join('    ' + line for line in code.split('\n'))
-    sources = [program('def matrix(self, q, k, x):\n' + indented(code) + '\n    return causal_softmax(q @ k.mT)').source
-               for code in bad.values()]
+    sources = [FRAMEWORKS[FRAMEWORK].program('def matrix(self, q, k, x):\n' + indented(code)
+                                             + '\n    return causal_softmax(q @ k.mT)')
+               for code in (bad | harm).values()]
     judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / 'cache', limits=Limits(seconds=100, processor_seconds=12))
     # They do not look alike before they are run, and what they read like is not asked here.
     monkeypatch.setattr(Evaluator, 'close', lambda *_: False)
-    settings = config(budget=9, batch=9, invalid=20)
+    settings = config(budget=len(sources) + 1, batch=9, invalid=100)
     with begin_search(tmp_path / 'a', settings, judge, Listed(*sources, .3)) as search:
         search.run(workers=Workers(2))
-    rows = dict(zip(bad, search.rows[1:]))
+    rows = dict(zip(bad | harm, search.rows[1:]))
     said = {name: row['status'] for name, row in rows.items()}
+    read = [name for name in harm if said.pop(name) != 'refused']
+    assert len(harm) >= 40 and read == [name for name, (_, kind, _) in CANDIDATES.items() if kind == 'read']
+    assert all(rows[name]['status'] in ('invalid', 'timeout', 'memory', 'crashed') for name in read)
     assert said.pop('memory') in ('memory', 'invalid')
     assert said == dict(loop='timeout', exception='invalid', nan='invalid', late_memory='memory',
                         late_exception='crashed', late_nan='diverged', late_loop='timeout')
     for row in rows.values():
         assert row['score'] is None and row['why'].isprintable() and row['why'] and row['measured'] == {}
     assert 'computed for more than' in rows['loop']['why'] and 'RuntimeError' in rows['late_exception']['why']
-    assert search.rows[9]['status'] == 'ok' and 0 < search.rows[9]['score'] < 1
-    assert search.best['index'] in (0, 9) and [member.index for member in search.parents()] == [0, 9]
+    last = search.rows[-1]
+    assert last['status'] == 'ok' and 0 < last['score'] < 1 and search.done == len(sources) + 1
+    assert search.best['index'] in (0, last['index'])
+    assert [member.index for member in search.parents()] == [0, last['index']]
 
 
 def children():
@@ -317,6 +326,14 @@ def test_patience_asks_for_more_than_noise(tmp_path):
     assert 'budget' in why and search.done == 10
     class LessNoisy(Near): noise = .18
     assert 'budget' in searched(tmp_path / 'c', *slowly, judge=LessNoisy(), batch=1, patience=5)[1]
+
+
+def test_a_control_spends_its_budget(tmp_path):
+    assert (config(budget=30).patience, config(budget=30, control=True).patience) == (20, 30)
+    assert config(budget=30, control=True, patience=3).patience == 3
+    worse = [round(.09 - .001 * i, 3) for i in range(25)]               # than the beginning
+    assert 'no improvement' in searched(tmp_path / 'a', *worse, budget=25, batch=5)[1]
+    assert 'budget' in searched(tmp_path / 'b', *worse, budget=25, batch=5, control=True)[1]
 
 
 def test_a_search_that_is_far_ahead_still_sees_that_it_gets_better(tmp_path):

@@ -229,7 +229,8 @@ def evolve(context: typer.Context,
                                               'written down.')] = 'paired_gain',
            batch: Annotated[int, typer.Option(min=1, help='Candidates proposed before any of them is measured; no '
                                               'more than these are trained side by side.')] = 4,
-           patience: Annotated[int, typer.Option(min=1, help='Candidates without an improvement that end it.')] = 20,
+           patience: Annotated[int | None, typer.Option(min=1, help='Candidates without an improvement that end it; '
+                               'default: 20, and never for a control.')] = None,
            out: Annotated[Path | None, typer.Option(help='A new folder; default: the next free one under '
                                                     'searches/.')] = None,
            resume: Annotated[Path | None, typer.Option(help='Go on with the search in this folder; its settings '
@@ -245,7 +246,8 @@ def evolve(context: typer.Context,
     else:
         config = _config(SearchConfig, framework=framework, proposer=proposer, control=control, device=device,
                          tier=_tier(tier, steps, vocab), budget=budget, batch=batch, seeds=seeds, score=score,
-                         seed=seed, patience=patience, corpus=None if corpus is None else str(corpus.resolve()))
+                         seed=seed, corpus=None if corpus is None else str(corpus.resolve()),
+                         **({'patience': patience} if patience else {}))
         folder = out or _free(f"{framework}-{'control' if control else proposer}-seed{seed}")
         if exists(folder): raise ValueError(f'expected a new folder for --out, got {folder}, which exists; choose '
                                             'another, or go on in it with --resume')

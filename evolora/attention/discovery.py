@@ -46,7 +46,8 @@ class SearchConfig(BaseModel, extra='forbid', frozen=True):
     seeds: int = Field(2, ge=2, description='trainings of each size of a candidate')
     score: Literal['paired_gain', 'slope', 'slope_lcb'] = Field('paired_gain', description='what is selected for')
     seed: int = Field(0, ge=0, description='one for everything that is drawn')
-    patience: int = Field(20, ge=1, description='candidates without an improvement after which the search ends')
+    patience: int = Field(default_factory=lambda given: given['budget'] if given['control'] else 20, ge=1, description=
+                          'candidates without an improvement after which it ends; as many as the budget for a control')
     invalid: int = Field(5, ge=1, description='more invalid candidates in a row than these end it')
     tries: int = Field(40, ge=1, description='proposals for one candidate, of which all but one are known')
     corpus: str | None = Field(None, description='a text file or folder instead of the standard library')
