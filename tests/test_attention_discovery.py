@@ -246,7 +246,7 @@ def test_what_is_hostile_is_classified_and_the_search_goes_on(tmp_path, monkeypa
     judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / 'cache', limits=Limits(seconds=100, processor_seconds=12))
     # They do not look alike before they are run, and what they read like is not asked here.
     monkeypatch.setattr(Evaluator, 'close', lambda *_: False)
-    settings = config(budget=len(sources) + 1, batch=9, invalid=100)
+    settings = config(budget=len(sources) + 1, batch=9, invalid=100, patience=100)
     with begin_search(tmp_path / 'a', settings, judge, Listed(*sources, .3)) as search:
         search.run(workers=Workers(2))
     rows = dict(zip(bad | harm, search.rows[1:]))
