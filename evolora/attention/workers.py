@@ -52,6 +52,7 @@ class Workers:
         "The outcome of a job on every machine of a cluster, by name: there is none"
         return {}
 
+# %% ../../nbs/attention/15_workers.ipynb #7459fc0d
 class RayWorkers:
     "The cores of a Ray cluster; needs `pip install ray` on every machine, and evolora"
     def __init__(self, address: str = 'local'): # of a cluster; 'local': one of this machine alone
