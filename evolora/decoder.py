@@ -110,6 +110,11 @@ class Decoder:
                        for i, layer in enumerate(core.layers)]
         self.window = min([y.window for y in self.layers if y.window] or [2**31])
 
+    def first(self, names: Sequence[str]) -> int:
+        "The first layer that one of these maps belongs to; the number of layers where none does"
+        names = {*names}
+        return next((i for i, y in enumerate(self.layers) if not names.isdisjoint(y.names.values())), len(self.layers))
+
     def rotations(self, positions: int) -> dict[str | None, torch.Tensor]:
         "For each kind of layer the rotation of every position, as complex numbers of (positions, width / 2)"
         x = self.head.weight.new_zeros(1, dtype=torch.float32)

@@ -7,7 +7,7 @@ __all__ = ['SEATS', 'buckets', 'Plan', 'Record', 'LeanRows', 'ModuleRows', 'Whol
 
 # %% ../nbs/01_engine.ipynb #261cbe06
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 
 from .adapters import attached
-from .decoder import Causal, Decoder, Grid, reads_whole, supported
+from .decoder import Beginnings, Causal, Decoder, Grid, Prefixes, Rest, reads_whole, supported
 
 # %% ../nbs/01_engine.ipynb #f3c4eec0
 def buckets(lengths: Sequence[int], *, spare: float, limit: float = math.inf) -> list[list[int]]:
@@ -41,9 +41,12 @@ class Plan:
     arrange: Callable | None = None                         # (group of each row, what it gave last) -> adapters
     names: Sequence[str] = ()                               # the maps that have adapters
     chunk: int = 1024                                       # the most prompt tokens in one pass
+    begun: list[tuple[tuple[int, ...], Hashable]] | None = None     # first tokens of each prompt, kept, and its reader
+    prefixes: Prefixes | None = None                        # where they are kept
+    below: bool = False                                     # note what comes into the first adapted block
 
     def prefills(self) -> list[list[int]]:
-        lengths = [len(p) for p in self.prompts]
+        lengths = [len(p) - len(b[0]) for p, b in zip(self.prompts, self.begun or [((), None)] * len(self.prompts))]
         return buckets(lengths, spare=150, limit=self.chunk)
 
 def _padded(rows: Sequence[Sequence[int]], device, left: bool = False) -> torch.Tensor:
@@ -94,6 +97,9 @@ class LeanRows:
         # The first token comes from the prompt and the last one is never read.
         self.rotations = decoder.rotations(max(self.lengths) + plan.new)
         self.room, self.read_tokens, self.adapters = min(8, plan.new), 0, None
+        self.first = decoder.first(plan.names)
+        # Residual streams in front of the first adapted block: of prompts, behind what is kept, and of the newest tokens.
+        self.below_prompt, self.below, self.notes = {}, None, plan.below and self.first < len(decoder.layers)
         # Sharing pays as long as the rows of a group do not write far more than the prompt that they share.
         most = 8 * sum(self.lengths) / (len(self.lengths) * plan.new)
         seats = {}                                          # copies -> the groups that have so many
@@ -111,8 +117,9 @@ class LeanRows:
 
     def read(self, record: Record | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         "Read the prompts; the logits of every row's first token, and the group of every row"
-        chunks = self.plan.prefills()
-        logits = torch.cat([self._prefill(chunk, record) for chunk in chunks])
+        chunks, p = self.plan.prefills(), self.plan
+        begun = p.begun and Beginnings(self.decoder, p.prefixes, p.begun, self.first, p.arrange, p.chunk)
+        logits = torch.cat([self._prefill(chunk, record, begun) for chunk in chunks])
         line = torch.empty(len(self.lengths), dtype=torch.long, device=self.device)     # of each group
         line[torch.tensor(sum(chunks, []), device=self.device)] = torch.arange(len(line), device=self.device)
         self.group = torch.tensor([g for seated, grid in zip(self.seated, self.grids)
@@ -122,15 +129,23 @@ class LeanRows:
         if record is not None: record.reorder(line[self.group])
         return logits[line[self.group]], self.group
 
-    def _prefill(self, chunk: list[int], record: Record | None) -> torch.Tensor:
+    def _prefill(self, chunk: list[int], record: Record | None, begun: Beginnings | None) -> torch.Tensor:
         "Read some prompts, in the order that their adapters want, which `chunk` has from then on"
         adapters, order = _arranged(self.plan.arrange, chunk)
         chunk[:] = [chunk[i] for i in order]
-        ids = _padded([self.plan.prompts[g] for g in chunk], self.device)
-        ends = torch.tensor([i * ids.shape[1] + self.lengths[g] - 1 for i, g in enumerate(chunk)], device=self.device)
-        seen = Causal()
-        x = self.decoder.run(ids, {k: r[None, :ids.shape[1], None] for k, r in self.rotations.items()}, seen,
-                             record.over(adapters, ends) if record else adapters, ends)
+        kept = [len(self.plan.begun[g][0]) if begun else 0 for g in chunk]
+        ids = _padded([self.plan.prompts[g][k:] for g, k in zip(chunk, kept)], self.device)
+        size = [self.lengths[g] - k for g, k in zip(chunk, kept)]
+        ends = torch.tensor([i * ids.shape[1] + n - 1 for i, n in enumerate(size)], device=self.device)
+        seen, turn = Causal(), {k: r[None, :ids.shape[1], None] for k, r in self.rotations.items()}
+        if begun:
+            seen, at = Rest(begun, chunk, ids.shape[1]), torch.arange(ids.shape[1], device=self.device)
+            at = (begun.lengths[chunk, None] + at).clamp_(max=max(self.lengths) - 1)        # padding may reach further
+            turn = {k: r[at][:, :, None] for k, r in self.rotations.items()}
+        tap = {self.first: None} if self.notes else None
+        x = self.decoder.run(ids, turn, seen, record.over(adapters, ends) if record else adapters, ends, tap=tap)
+        if tap: self.below_prompt |= {g: tap[self.first].view(*ids.shape, -1)[i, :n]
+                                      for i, (g, n) in enumerate(zip(chunk, size))}
         index = {g: i for i, g in enumerate(chunk)}
         for grid, seated in zip(self.grids, self.seated):
             where = [(i, index[g]) for i, g in enumerate(seated) if g in index]
@@ -194,7 +209,10 @@ class LeanRows:
         adapters = record.over(self.adapters, at) if record else self.adapters
         positions = self.at[:, None] + torch.arange(s, device=self.device)
         self.at = self.at + s
-        x = self.decoder.run(ids, {k: r[positions][:, :, None] for k, r in self.rotations.items()}, attend, adapters)
+        tap = {self.first: None} if self.notes else None
+        x = self.decoder.run(ids, {k: r[positions][:, :, None] for k, r in self.rotations.items()}, attend, adapters,
+                             tap=tap)
+        if tap: self.below = tap[self.first]
         if at is not None: x = x.index_select(0, at)
         logits = self.decoder.logits(x)
         if record: record.note(x, logits)
@@ -221,6 +239,7 @@ class _Slots(DynamicLayer):
 
 class ModuleRows:
     "The rows of a batch on any causal language model with a key-value cache, through its own modules"
+    below_prompt, below = {}, None                          # every prompt is read whole, and nothing is noted
     def __init__(self, model: nn.Module, plan: Plan):
         self.model, self.plan, self.device, self.adapters = model, plan, model.device, None
         self.width = max(len(p) for p in plan.prompts)

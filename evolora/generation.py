@@ -9,11 +9,13 @@ __all__ = ['Group', 'KEPT', 'MARGIN', 'groups_of', 'Authors', 'uniforms', 'choos
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
+from .decoder import Prefixes
 from .engine import Plan, Record, session
 
 # %% ../nbs/01_generation.ipynb #f21427a6
@@ -27,17 +29,26 @@ def groups_of(prompts: Sequence[Sequence[int]], who: Sequence[Hashable]) -> list
 
 # %% ../nbs/01_generation.ipynb #ef7dd219
 @dataclass
+class Kept:
+    "How many of the first tokens of each prompt are kept, and where"
+    lengths: Sequence[int]                                  # at least one, and fewer than the prompt has
+    prefixes: Prefixes
+
+@dataclass
 class Authors:
     "Who answers each row, and how adapters are found for some of them"
     who: Sequence[Hashable]                                 # an author a row; None is the bare model
     arrange: Callable | None = None                         # (authors of rows, what it gave last) -> `RowAdapters`
     names: Sequence[str] = ()                               # the maps that have adapters
 
-    def plan(self, batch: list[Group], prompts, new: int, chunk: int) -> Plan:
+    def plan(self, batch: list[Group], prompts, new: int, chunk: int, kept: 'Kept | None' = None,
+             below: bool = False) -> Plan:
         "The plan of a batch of groups"
         who = [self.who[g[0]] for g in batch]
         arrange = self.arrange and (lambda groups, before=None: self.arrange([who[g] for g in groups], before))
-        return Plan([prompts[g[0]] for g in batch], [len(g) for g in batch], new, arrange, self.names, chunk)
+        begun = kept and [(tuple(prompts[g[0]][:kept.lengths[g[0]]]), w) for g, w in zip(batch, who)]
+        return Plan([prompts[g[0]] for g in batch], [len(g) for g in batch], new, arrange, self.names, chunk,
+                    begun, kept and kept.prefixes, below)
 
 # %% ../nbs/01_generation.ipynb #bcf2dd8f
 def uniforms(seeds: Sequence[int], count: int) -> np.ndarray:
@@ -69,12 +80,18 @@ def choose(logits: torch.Tensor, # (rows, vocabulary)
 KEPT = .75          # rows that have ended are dropped when no more than this share goes on: moving costs something, too
 MARGIN = 1e-5       # a decision closer than this, in probability, may be turned by the order of a sum in float32
 
+class Below(NamedTuple):
+    "The residual stream in front of the first adapted block, of all that one row has read"
+    prompt: torch.Tensor                                    # (tokens, d), without those that are kept
+    answer: torch.Tensor                                    # (tokens - 1, d): the last token is never read
+
 @dataclass
 class Samples:
     "What was sampled for each row"
     tokens: list[list[int]]                                 # with the end token where it was reached
     logprobs: list[list[float]]                             # of each token, at the temperature it was sampled with
     margins: np.ndarray                                     # (rows,) least probability that kept another token away
+    below: 'list[Below | None] | None' = None               # what came into the first adapted block, where asked for
 
 # %% ../nbs/01_generation.ipynb #009f0fe5
 def _batches(groups: list[Group], rows: int) -> list[list[Group]]:
@@ -95,6 +112,8 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
            authors: 'Authors | None' = None, # who answers each row; default: the bare model
            rows: int = 512, # rows in flight: what to lower when memory runs out
            chunk: int = 768, # prompt tokens in one pass
+           kept: Kept | None = None, # beginnings that prompts share, read once
+           below: bool = False, # with `kept`, note what learning would otherwise compute again
            on_rows: Callable[[int, int], None] = lambda done, total: None, # is called before and after each batch
           ) -> Samples:
     "Continue every prompt, each row with its own adapters and its own luck"
@@ -106,17 +125,18 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
     length = torch.zeros(n, dtype=torch.long, device=model.device)
     margins = torch.ones(n, device=model.device)
     luck = torch.from_numpy(uniforms(seeds, max_new_tokens)).to(model.device)
-    stop, done = torch.tensor(list(ends), device=model.device), 0
+    stop, done, noted = torch.tensor(list(ends), device=model.device), 0, [None] * n
     on_rows(done, n)
     for batch in _batches(groups_of(prompts, authors.who), rows):
-        plan = authors.plan(batch, prompts, max_new_tokens, chunk)
+        plan = authors.plan(batch, prompts, max_new_tokens, chunk, kept, below and kept is not None)
         with _spare_memory(rows=rows, chunk=chunk):
-            _continue(session(model, plan), batch, (tokens, logprobs, length, margins), luck, stop, temperature)
+            found = _continue(session(model, plan), batch, (tokens, logprobs, length, margins), luck, stop, temperature)
+        for i, x in found.items(): noted[i] = x
         done += sum(map(len, batch))
         on_rows(done, n)
     length = length.tolist()
     cut = lambda x: [row[:k] for row, k in zip(x.tolist(), length)]
-    return Samples(cut(tokens), cut(logprobs), margins.cpu().numpy().astype(float))
+    return Samples(cut(tokens), cut(logprobs), margins.cpu().numpy().astype(float), noted if below else None)
 
 # %% ../nbs/01_generation.ipynb #9edb54c9
 def _rows(batch: list[Group], group: torch.Tensor) -> torch.Tensor:
@@ -124,12 +144,24 @@ def _rows(batch: list[Group], group: torch.Tensor) -> torch.Tensor:
     seats = [iter(g) for g in batch]
     return torch.tensor([next(seats[g]) for g in group.tolist()], device=group.device)
 
-def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], luck, stop, temperature: float):
+def _noted(rows, batch: list[Group], lines: list[tuple[torch.Tensor, torch.Tensor]], length) -> dict[int, Below]:
+    "What came into the first adapted block, by row; nothing where the host's own modules were used"
+    if not rows.below_prompt: return {}
+    nothing = next(iter(rows.below_prompt.values()))[:0]
+    of, x = (torch.cat(z) for z in zip(*lines)) if lines else (torch.empty(0, dtype=torch.long), nothing)
+    order = of.argsort(stable=True)                         # by row, and within it by time
+    first, count = torch.searchsorted(of[order], torch.arange(len(length), device=of.device)).tolist(), length.tolist()
+    x = x[order]
+    return {i: Below(rows.below_prompt[g], x[first[i]:first[i] + count[i] - 1]) for g, mine in enumerate(batch)
+            for i in mine}
+
+def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], luck, stop,
+              temperature: float) -> dict[int, Below]:
     "Sample the rows of one batch until each has ended"
     tokens, logprobs, length, margins = out
     logits, group = rows.read()
     row = _rows(batch, group)                               # of each line of the logits
-    live, arranged = torch.ones(len(row), dtype=torch.bool, device=row.device), False
+    live, arranged, lines = torch.ones(len(row), dtype=torch.bool, device=row.device), False, []
     for step in range(tokens.shape[1]):
         chosen, logprob, margin = choose(logits, temperature, luck[row, step])
         tokens[row, step], logprobs[row, step] = chosen, logprob
@@ -142,6 +174,8 @@ def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], luck, sto
             kept = rows.keep(live.nonzero()[:, 0])
             row, live, chosen, arranged = row[kept], live[kept], chosen[kept], True
         logits = rows.next(chosen)
+        if rows.below is not None: lines.append((row, rows.below))
+    return _noted(rows, batch, lines, length)
 
 # %% ../nbs/01_generation.ipynb #c81200d3
 @contextmanager
@@ -171,6 +205,7 @@ class Trace:
 def trace(model: nn.Module, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], *,
           authors: Authors | None = None, temperature: float = 1.,
           chunk: int = 4096, # tokens in one pass: what bounds the memory
+          kept: Kept | None = None, # beginnings that prompts share, read once
          ) -> Iterator[Trace]:
     "Read given answers instead of sampling them; a trace for each chunk of rows, and no row in two of them"
     authors = authors or Authors([None] * len(prompts))
@@ -180,14 +215,15 @@ def trace(model: nn.Module, prompts: Sequence[Sequence[int]], answers: Sequence[
     batch, filled = [], 0
     for group in [*groups, None]:
         if batch and (group is None or filled + size(group) > chunk):
-            with _spare_memory(chunk=chunk): yield _follow(model, prompts, answers, batch, authors, temperature, chunk)
+            with _spare_memory(chunk=chunk):
+                yield _follow(model, prompts, answers, batch, authors, temperature, chunk, kept)
             batch, filled = [], 0
         if group is not None: batch, filled = [*batch, group], filled + size(group)
 
-def _follow(model, prompts, answers, batch, authors, temperature, chunk) -> Trace:
+def _follow(model, prompts, answers, batch, authors, temperature, chunk, kept) -> Trace:
     "The trace of one batch of groups"
     longest = max(len(answers[i]) for g in batch for i in g)
-    rows, record = session(model, authors.plan(batch, prompts, longest, chunk)), Record(authors.names)
+    rows, record = session(model, authors.plan(batch, prompts, longest, chunk, kept)), Record(authors.names)
     row = _rows(batch, rows.read(record)[1])
     lines, places = [row], [torch.zeros_like(row)]
     if longest > 1:
