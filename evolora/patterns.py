@@ -12,7 +12,7 @@ import re
 import numpy as np
 import regex
 
-from .families import Family, pick
+from .families import Family, last_match, pick, plain_line
 
 # %% ../nbs/00_patterns.ipynb #a092db60
 MATCH_SECONDS = .02     # time limit for one match; honest patterns need microseconds
@@ -83,6 +83,8 @@ def _sample(atoms, rng, n: int, good: bool) -> list[str]:
 class Recognition(Family):
     "For four texts, does the whole text match?"
     name, longest, coin = 'regex.recognition', 4, 1 / 16
+    instruction = 'Reply with y or n for each, as one word of four letters.'
+    extraction = 'the last word of four letters y and n'
     def draw(self, rng, depth, difficulty):
         wanted = rng.integers(0, 2, 4)
         atoms = draw_pattern(rng, depth, difficulty)
@@ -96,6 +98,7 @@ class Recognition(Family):
         while not (text := expand(atoms, rng)): pass
         return text
 
+    def extract(self, text): return last_match(r'\b[yn]{4}\b', text)
     def read(self, line, task): return line if re.fullmatch('[yn]{4}', line) else None
     def progress(self, value, task):
         right = np.mean([x == y for x, y in zip(value, task.answer)])
@@ -112,6 +115,8 @@ class Recognition(Family):
 class Synthesis(Family):
     "Write a pattern that matches the first texts and none of the others"
     name, longest = 'regex.synthesis', 36
+    instruction = 'Reply with the regular expression only.'
+    extraction = 'the last line that is no code fence, without quotes or a full stop'
     def draw(self, rng, depth, difficulty):
         good = []
         while len(good) < 3:
@@ -121,6 +126,7 @@ class Synthesis(Family):
         prompt = f'Write a regex for {" ".join(good[:3])} but not {" ".join(bad[:2])}'
         return self.task(depth, difficulty, prompt, spell(atoms), good=good, bad=bad, atoms=atoms)
 
+    def extract(self, text): return plain_line(text)
     def read(self, line, task): return line if compiles(line) else None
     def progress(self, value, task):
         good, bad = task.meta['good'], task.meta['bad']

@@ -45,9 +45,10 @@ class Cell(NamedTuple):
     def parse(cls, text: str) -> 'Cell':
         "`Cell.parse('math:2')`; anything else is a ValueError"
         name, _, depth = text.partition(':')
-        family_named(name)
-        if depth not in map(str, range(1, MAX_DEPTH + 1)):
-            raise ValueError(f"expected a cell like 'math:2' with a depth from 1 to {MAX_DEPTH}, got {text!r}")
+        depths = family_named(name).depths
+        if depth not in map(str, depths):
+            raise ValueError(f"expected a cell like 'math:2' with a depth from {depths[0]} to {depths[-1]}, "
+                             f"got {text!r}")
         return cls(name, int(depth))
 
 # %% ../nbs/00_tasks.ipynb #19b063fe
@@ -106,9 +107,12 @@ def task_hashes() -> dict[str, str]:
     return {'streams': asked.hexdigest()[:16], 'grader': scored.hexdigest()[:16]}
 
 # %% ../nbs/00_tasks.ipynb #238843e0
-def grade(task: Task, text: str) -> Grade:
+def grade(task: Task, text: str,
+          extract: bool = False, # look for the answer in a longer reply as its family's `extraction` says
+         ) -> Grade:
     "Grade a reply by the task's own family"
-    return family_named(task.family).grade(task, text)
+    family = family_named(task.family)
+    return family.grade(task, text, extract=True) if extract else family.grade(task, text)
 
 def count_mode(cell: Cell, n: int = 2000) -> float:
     "The share of the most frequent gold answer among n draws of a cell"
@@ -188,8 +192,10 @@ def _fault(family: Family, task: Task, depth: int, others: Iterable[str]) -> str
             return f"expected one printable line without double spaces as {what}, got {text!r:.60}"
         if not 0 < len(text) <= most: return f"expected 1 to {most} characters as {what}, got {len(text)}, {text!r:.60}"
     json.dumps(task.meta, allow_nan=False)
-    if (worth := family.grade(task, task.answer)) != Grade(True, 1., True):
-        return f"expected the gold answer {task.answer!r} to be right, its own grader says {worth}"
+    for options in ({}, {'extract': True}):
+        if (worth := family.grade(task, task.answer, **options)) != Grade(True, 1., True):
+            how = f' after extraction ({family.extraction})' if options else ''
+            return f"expected the gold answer {task.answer!r} to be right{how}, its own grader says {worth}"
     for reply in (*_REPLIES, task.prompt, *others):
         worth = family.grade(task, reply)
         if not 0 <= worth.progress <= 1:
