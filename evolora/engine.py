@@ -16,7 +16,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 
 from .adapters import attached
-from .decoder import Beginnings, Causal, Decoder, Grid, Prefixes, Rest, reads_whole, supported
+from .decoder import Beginnings, Causal, Decoder, Glance, Grid, Prefixes, Rest, reads_whole, supported, together
 
 # %% ../nbs/01_engine.ipynb #f3c4eec0
 def buckets(lengths: Sequence[int], *, spare: float, limit: float = math.inf) -> list[list[int]]:
@@ -101,7 +101,9 @@ class LeanRows:
         # Residual streams in front of the first adapted block: of prompts, behind what is kept, and of the newest tokens.
         self.below_prompt, self.below, self.notes = {}, None, plan.below and self.first < len(decoder.layers)
         # Sharing pays as long as the rows of a group do not write far more than the prompt that they share.
-        most = 8 * sum(self.lengths) / (len(self.lengths) * plan.new)
+        self.kept = [len(ids) for ids, _ in plan.begun] if plan.begun else [0] * len(self.lengths)
+        stored = [n - k for n, k in zip(self.lengths, self.kept)]
+        most = 8 * sum(stored) / (len(stored) * plan.new)
         seats = {}                                          # copies -> the groups that have so many
         for g, left in enumerate(plan.copies):
             for size in [size for size in SEATS if size <= most] or [1]:
@@ -110,37 +112,37 @@ class LeanRows:
                     left -= size
         self.grids, self.seated = [], []
         for size, groups in seats.items():
-            for bucket in buckets([self.lengths[g] for g in groups], spare=3000 / size):
+            for bucket in buckets([stored[g] for g in groups], spare=3000 / size):
                 bucket = [groups[i] for i in bucket]
-                self.grids.append(Grid(decoder, [self.lengths[g] for g in bucket], size, self.room))
+                self.grids.append(Grid(decoder, [stored[g] for g in bucket], size, self.room))
                 self.seated.append(bucket)
 
     def read(self, record: Record | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         "Read the prompts; the logits of every row's first token, and the group of every row"
         chunks, p = self.plan.prefills(), self.plan
-        begun = p.begun and Beginnings(self.decoder, p.prefixes, p.begun, self.first, p.arrange, p.chunk)
-        logits = torch.cat([self._prefill(chunk, record, begun) for chunk in chunks])
+        self.begun = p.begun and Beginnings(self.decoder, p.prefixes, p.begun, self.first, p.arrange, p.chunk)
+        logits = torch.cat([self._prefill(chunk, record) for chunk in chunks])
         line = torch.empty(len(self.lengths), dtype=torch.long, device=self.device)     # of each group
         line[torch.tensor(sum(chunks, []), device=self.device)] = torch.arange(len(line), device=self.device)
         self.group = torch.tensor([g for seated, grid in zip(self.seated, self.grids)
                                    for g in seated for _ in range(grid.copies)], device=self.device)
         self.place = torch.arange(len(self.group), device=self.device)     # of every row in the grids, side by side
+        self.glance = self.begun and Glance(self.begun, self.group)
         self.at = torch.tensor(self.lengths, device=self.device)[self.group]
         if record is not None: record.reorder(line[self.group])
         return logits[line[self.group]], self.group
 
-    def _prefill(self, chunk: list[int], record: Record | None, begun: Beginnings | None) -> torch.Tensor:
+    def _prefill(self, chunk: list[int], record: Record | None) -> torch.Tensor:
         "Read some prompts, in the order that their adapters want, which `chunk` has from then on"
         adapters, order = _arranged(self.plan.arrange, chunk)
         chunk[:] = [chunk[i] for i in order]
-        kept = [len(self.plan.begun[g][0]) if begun else 0 for g in chunk]
-        ids = _padded([self.plan.prompts[g][k:] for g, k in zip(chunk, kept)], self.device)
-        size = [self.lengths[g] - k for g, k in zip(chunk, kept)]
+        ids = _padded([self.plan.prompts[g][self.kept[g]:] for g in chunk], self.device)
+        size = [self.lengths[g] - self.kept[g] for g in chunk]
         ends = torch.tensor([i * ids.shape[1] + n - 1 for i, n in enumerate(size)], device=self.device)
         seen, turn = Causal(), {k: r[None, :ids.shape[1], None] for k, r in self.rotations.items()}
-        if begun:
-            seen, at = Rest(begun, chunk, ids.shape[1]), torch.arange(ids.shape[1], device=self.device)
-            at = (begun.lengths[chunk, None] + at).clamp_(max=max(self.lengths) - 1)        # padding may reach further
+        if self.begun:
+            seen, at = Rest(self.begun, chunk, ids.shape[1]), torch.arange(ids.shape[1], device=self.device)
+            at = (self.begun.lengths[chunk, None] + at).clamp_(max=max(self.lengths) - 1)        # padding may reach further
             turn = {k: r[at][:, :, None] for k, r in self.rotations.items()}
         tap = {self.first: None} if self.notes else None
         x = self.decoder.run(ids, turn, seen, record.over(adapters, ends) if record else adapters, ends, tap=tap)
@@ -159,6 +161,7 @@ class LeanRows:
         self.adapters, order = _arranged(self.plan.arrange, self.group[rows].tolist(), self.adapters)
         rows = rows[torch.as_tensor(order, device=rows.device)]
         self.group, self.place, self.at = self.group[rows], self.place[rows], self.at[rows]
+        self.glance = self.begun and Glance(self.begun, self.group)
         return rows
 
     def _compact(self, tokens: int):
@@ -197,15 +200,20 @@ class LeanRows:
         for grid in self.grids: grid.begin(s)
         self.read_tokens += s
 
+        joined = lambda found: torch.cat(found) if len(found) > 1 else found[0]
+        in_rows = lambda out: out if aligned else out.index_select(0, self.place)
         def attend(layer, q, k, v, scale):
+            asked, mass = q, [] if self.begun else None
             if not aligned: q, k, v = (x.index_select(0, row_of) for x in (q, k, v))
             at, found = 0, []
             for grid in self.grids:
                 here = slice(at, at + grid.groups * grid.copies)
                 at = here.stop
-                found.append(grid.attend(layer, q[here], k[here], v[here], scale))
-            out = torch.cat(found) if len(found) > 1 else found[0]
-            return (out if aligned else out.index_select(0, self.place)).flatten(0, 1)
+                found.append(grid.attend(layer, q[here], k[here], v[here], scale, mass))
+            out = in_rows(joined(found))
+            if self.begun: out = together((out.view(asked.shape), in_rows(joined(mass))),
+                                          self.glance(layer, asked, scale)).flatten(2)
+            return out.flatten(0, 1)
         adapters = record.over(self.adapters, at) if record else self.adapters
         positions = self.at[:, None] + torch.arange(s, device=self.device)
         self.at = self.at + s

@@ -11,13 +11,15 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from jinja2 import TemplateError
 from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (AutoConfig, AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig,
@@ -27,8 +29,9 @@ from transformers import logging as transformers_logging
 from transformers.pytorch_utils import Conv1D
 
 import evolora.attention.hosting    # with it, transformers reads folders of mechanisms
-from .decoder import reads_whole
-from .generation import MARGIN, Authors, sample
+from .decoder import Decoder, Prefixes, reads_whole, supported
+from .forms import Form
+from .generation import MARGIN, Authors, Below, Kept, sample
 
 # %% ../nbs/01_host.ipynb #22a92e98
 @dataclass(frozen=True)
@@ -53,11 +56,11 @@ class FlopMeter:
         return (2 * self.linear * tokens + self.attention * tokens * (past + tokens)
                 + 2 * self.unembedding * (tokens if logits is None else logits))
 
-    def answer(self, prompt: int, new: int) -> int:
-        "Reading a prompt and writing `new` tokens with a cache: the last token written is never read"
+    def answer(self, prompt: int, new: int, *, kept: int = 0) -> int:
+        "Reading a prompt, but its `kept` first tokens, and writing `new` ones: the last one written is never read"
         if new == 0: return 0
         steps = new - 1                                      # decode passes, each looking back on one token more
-        return (self.forward(prompt, logits=1) + 2 * (self.linear + self.unembedding) * steps
+        return (self.forward(prompt - kept, past=kept, logits=1) + 2 * (self.linear + self.unembedding) * steps
                 + self.attention * (steps * prompt + steps * (steps + 1) // 2))
 
     def passed(self, prompt: int, new: int) -> int:
@@ -79,8 +82,8 @@ class WholeMeter(FlopMeter):
         return (2 * self.linear * (past + tokens) + self.mixing(past + tokens)
                 + 2 * self.unembedding * (tokens if logits is None else logits))
 
-    def answer(self, prompt: int, new: int) -> int:
-        "Writing `new` tokens, and reading all that stands before each of them"
+    def answer(self, prompt: int, new: int, *, kept: int = 0) -> int:
+        "Writing `new` tokens, and reading all that stands before each of them; nothing can be kept"
         return _answer(self, prompt, new)
 
     def passed(self, prompt: int, new: int) -> int:
@@ -96,8 +99,11 @@ class Generation:
     logprobs: list[list[float]]     # of each sampled token, at the temperature it was sampled with
     prompt_tokens: np.ndarray       # (rows,)
     new_tokens: np.ndarray          # (rows,)
-    flops: np.ndarray               # (rows,) analytic, as if each row had been alone: no padding, nothing shared
+    flops: np.ndarray               # (rows,) analytic, no padding; a kept beginning is billed once to its readers
     margins: np.ndarray             # (rows,) least probability by which another token was missed
+    passed: np.ndarray              # (rows,) tokens that went through the adapted layers
+    alone: np.ndarray               # (rows,) FLOPs if each row had read its whole prompt itself
+    below: list[Below | None] | None = None     # what learning need not compute again, where it was asked for
 
     def __len__(self): return len(self.texts)
 
@@ -107,6 +113,8 @@ class Generation:
         return int((self.margins < MARGIN).sum())
 
 # %% ../nbs/01_host.ipynb #91073cc2
+_MARK = '\ue000'         # stands for a question where only what is in front of it matters
+
 def _turns(prompt: str | tuple[str, ...]) -> tuple[str, ...]:
     "The turns of a conversation that ends with a question"
     turns = (prompt,) if isinstance(prompt, str) else prompt
@@ -124,6 +132,7 @@ class Host:
         self.ends = sorted({*ends, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])})
         if not self.ends: raise ValueError(f"host {id} has no end-of-sequence token; give its tokenizer an eos_token")
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.ends[0]
+        self.form, self.prefixes = Form(), Prefixes()
 
     @property
     def device(self): return self.model.device
@@ -133,19 +142,55 @@ class Host:
     def parameters(self) -> int: "Number of weights, tied ones once"; return sum(p.numel()
                                                                                  for p in self.model.parameters())
 
+    def in_form(self, form: Form) -> 'Host':
+        "The same model, asked in another form; weights and what is kept of prompts are shared"
+        found = copy(self)
+        found.form = form
+        return found
+
+    def _texts(self, chats: Sequence[tuple[str, ...]]) -> list[str]:
+        "The conversations as the model reads them"
+        system = self.form.system
+        if self.tokenizer.chat_template is None:
+            return [''.join(f'{turn}\n' for turn in ((system, *chat) if system else chat)) for chat in chats]
+        role = lambda i: 'assistant' if i % 2 else 'user'
+        turns = [[{'role': role(i), 'content': turn} for i, turn in enumerate(chat)] for chat in chats]
+        def rendered(turns): return self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True,
+                                                                       enable_thinking=False)
+        if not system: return rendered(turns)
+        try: return rendered([[{'role': 'system', 'content': system}, *own] for own in turns])
+        except TemplateError:                               # some know no such role: the first turn says it then
+            return rendered([[own[0] | {'content': f"{system}\n\n{own[0]['content']}"}, *own[1:]] for own in turns])
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        special = {} if self.tokenizer.chat_template is None else {'add_special_tokens': False}
+        return self.tokenizer(texts, **special)['input_ids']
+
     def encode(self, prompts: Sequence[str | tuple[str, ...]]) -> list[list[int]]:
         "Token ids of each prompt, through the chat template where the tokenizer has one; a tuple holds earlier turns"
         chats = [_turns(p) for p in prompts]
         if len(once := dict.fromkeys(chats)) < len(chats):  # organelles often meet the same tasks
             known = dict(zip(once, self.encode(list(once))))
             return [known[c] for c in chats]
-        if self.tokenizer.chat_template is None:
-            return self.tokenizer([''.join(f'{turn}\n' for turn in chat) for chat in chats])['input_ids']
-        role = lambda i: 'assistant' if i % 2 else 'user'
-        texts = self.tokenizer.apply_chat_template(
-            [[{'role': role(i), 'content': turn} for i, turn in enumerate(chat)] for chat in chats],
-            tokenize=False, add_generation_prompt=True, enable_thinking=False)
-        return self.tokenizer(texts, add_special_tokens=False)['input_ids']
+        return self._ids(self._texts(chats))
+
+    def kept(self, prompts: Sequence[str | tuple[str, ...]], encoded: Sequence[Sequence[int]],
+             new: int) -> Kept | None: # the most tokens of an answer
+        "How much of each prompt stands in front of its question and is read once; None where nothing is kept"
+        if self.form.plain or not self._lean or max(map(len, encoded)) + new > self._window: return None
+        chats = [_turns(p) for p in prompts]
+        heads = list(dict.fromkeys(c[:-1] for c in chats))
+        texts = [t.split(_MARK, 1)[0] for t in self._texts([(*h, _MARK) for h in heads])]
+        ids = dict(zip(heads, self._ids(texts)))
+        # A token may reach across the border; and the last one of a prompt is always read, to be gone on from.
+        lengths = [next((i for i, (a, b) in enumerate(zip(ids[c[:-1]], own)) if a != b),
+                        min(len(ids[c[:-1]]), len(own) - 1)) for c, own in zip(chats, encoded)]
+        return Kept(lengths, self.prefixes) if min(lengths) else None
+
+    @cached_property
+    def _lean(self) -> bool: return supported(self.model)
+    @cached_property
+    def _window(self) -> int: return Decoder(self.model).window
 
     @property
     def arithmetic(self) -> dict:
@@ -184,6 +229,7 @@ def generate(host: Host, prompts: Sequence[str], *,
              authors: Authors | None = None, # who answers each row; `Population.generate` fills this in
              rows: int = 512, # rows in flight: what to lower when memory runs out
              chunk: int = 768, # prompt tokens in one pass
+             below: bool = False, # note what learning from the answers would otherwise compute again
              on_rows: Callable[[int, int], None] = lambda done, total: None, # hears how many are answered, of how many
             ) -> Generation:
     "Answer a batch of prompts, every row on its own luck"
@@ -195,12 +241,26 @@ def generate(host: Host, prompts: Sequence[str], *,
         raise ValueError(f"expected one seed a prompt, got {len(seeds)} for {len(prompts)} prompts")
     encoded = host.encode(prompts)
     check_room(host, prompts, encoded, [max_new_tokens] * len(encoded))
+    kept = host.kept(prompts, encoded, max_new_tokens)
     made = sample(host.model, encoded, ends=host.ends, max_new_tokens=max_new_tokens, temperature=temperature,
-                  seeds=seeds, authors=authors, rows=rows, chunk=chunk, on_rows=on_rows)
-    read, written = np.array([len(e) for e in encoded]), np.array([len(t) for t in made.tokens])
+                  seeds=seeds, authors=authors, rows=rows, chunk=chunk, kept=kept, below=below, on_rows=on_rows)
+    bill = _bill(host, encoded, made.tokens, kept, authors or Authors([None] * len(encoded)))
     return Generation(host.tokenizer.batch_decode(made.tokens, skip_special_tokens=True), made.tokens, made.logprobs,
-                      read, written, np.array([host.meter.answer(int(p), int(n)) for p, n in zip(read, written)]),
-                      made.margins)
+                      margins=made.margins, below=made.below, **bill)
+
+def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> dict[str, np.ndarray]:
+    "What each answer cost, without its adapter: what a beginning costs is shared by those who read it"
+    m, read, new = host.meter, np.array(list(map(len, encoded))), np.array(list(map(len, tokens)))
+    each = lambda f, *columns: np.array([f(*map(int, row)) for row in zip(*columns)])
+    alone = each(m.answer, read, new)
+    bill = dict(prompt_tokens=read, new_tokens=new, flops=alone, passed=each(m.passed, read, new), alone=alone)
+    if kept is None: return bill
+    n, (everybody, own) = np.array(kept.lengths), kept.shares(encoded, authors.who)
+    decoder = Decoder(host.model)
+    below = decoder.first(authors.names) / len(decoder.layers)
+    flops = (each(lambda p, t, k: m.answer(p, t, kept=k), read, new, n)
+             + each(lambda k: m.forward(k, logits=0), n) * (below * everybody + (1 - below) * own))
+    return bill | dict(flops=flops, passed=each(m.passed, read - n, new) + n * own)
 
 Host.generate = generate
 

@@ -226,9 +226,9 @@ def generate(self: Population, prompts: list[str], organelles: list[str | None],
                          f"got {len(organelles)} for {len(prompts)} prompts; make the lists equally long")
     for id in set(organelles) - {None}: self[id]
     made = self.host.generate(prompts, authors=self._authors(organelles), **keywords)
-    passed = np.array([self.host.meter.passed(int(p), int(t)) for p, t in zip(made.prompt_tokens, made.new_tokens)])
-    extra = [0 if id is None else self.adapter_flops_per_token(id) for id in organelles]
-    return replace(made, flops=made.flops + passed * np.array(extra))
+    extra = np.array([0 if id is None else self.adapter_flops_per_token(id) for id in organelles])
+    whole = [self.host.meter.passed(int(p), int(t)) for p, t in zip(made.prompt_tokens, made.new_tokens)]
+    return replace(made, flops=made.flops + made.passed * extra, alone=made.alone + whole * extra)
 
 # %% ../nbs/02_organelles.ipynb #5c55cd7f
 @patch
@@ -251,7 +251,7 @@ def forward(self: Population, prompts: list[str], answers: list[list[int]], # to
     encoded = self.host.encode(prompts)
     check_room(self.host, prompts, encoded, [len(a) for a in answers])
     return trace(self.host.model, encoded, answers, authors=self._authors(organelles), temperature=temperature,
-                 chunk=chunk)
+                 chunk=chunk, kept=self.host.kept(prompts, encoded, max(map(len, answers))))
 
 # %% ../nbs/02_organelles.ipynb #b8120718
 @patch
