@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import ndtri
 
 from .assimilation import AssimilationConfig
-from .credit import Lesson
+from .trees import Lesson
 from .evidence import power_pairs
 from .exams import Examiner, fresh
 from .host import Host

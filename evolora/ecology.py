@@ -23,7 +23,7 @@ from .assimilation import Assimilation
 from .chronicle import Generation
 from .configuration import EcologyConfig
 from .controls import Controls, Heard
-from .credit import Lesson
+from .trees import Lesson
 from .curriculum import Curriculum, Forager
 from .demography import Demography
 from .economy import Ledger, Prices

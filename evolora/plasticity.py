@@ -16,7 +16,8 @@ import torch
 from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from .credit import RULES, Credit, Lesson, credit, learning_flops
+from .credit import RULES, Credit, credit, learning_flops
+from .trees import Lesson
 from .organelles import Population
 
 # %% ../nbs/03_plasticity.ipynb #e5200754

@@ -19,7 +19,8 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig, Qwen2Config, Qw
 
 from .adapters import blocks_of
 from .configuration import EcologyConfig
-from .credit import RULES, Lesson, Reading, costs_like, learning_flops, plant
+from .credit import RULES, Reading, costs_like, learning_flops
+from .trees import Lesson, plant
 from .curriculum import budgets
 from .decoder import reads_whole
 from .economy import answer_cost

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 
 from .configuration import EcologyConfig, load_config
-from .credit import Lesson
+from .trees import Lesson
 from .economy import EconomyConfig, reward
 from .families import Task
 from .files import write_whole

@@ -15,7 +15,7 @@ import pandas as pd
 
 from .adapters import Factors
 from .assimilation import Assimilation
-from .credit import Lesson
+from .trees import Lesson
 from .curriculum import families_of, joined
 from .exams import fresh
 from .gates import Decision, event, judge

@@ -17,7 +17,8 @@ from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, variant
 from evolora.attention.hosting import MechanismConfig, MechanismForCausalLM, check_causal, mechanism_flops
 from evolora.attention.programs import Program, Refused, read_program
 from evolora.configuration import load_config
-from evolora.credit import Lesson, Reading, credit, learning_flops, plant
+from evolora.credit import Reading, credit, learning_flops
+from evolora.trees import Lesson, plant
 from evolora.engine import WholeRows, session
 from evolora.export import export
 from evolora.generation import Authors

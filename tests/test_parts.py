@@ -9,7 +9,8 @@ import torch
 from couples import decided, luck_decides, meeting, world
 from evolora import credit as rules, ecology as ecologies
 from evolora.assimilation import AssimilationConfig
-from evolora.credit import RULES, Lesson, costs_like, learning_flops, local, register_rule
+from evolora.credit import RULES, costs_like, learning_flops, local, register_rule
+from evolora.trees import Lesson
 from evolora.ecology import Ecology, hashes_of
 from evolora.evaluation import evaluate
 from evolora.families import Family

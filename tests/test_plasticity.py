@@ -7,7 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from evolora.credit import RULES, Credit, Lesson, Reading, credit, learning_flops, plant
+from evolora.credit import RULES, Credit, Reading, credit, learning_flops
+from evolora.trees import Lesson, plant
 from evolora.host import load_host, tiny_host
 from evolora.organelles import Population, Traits
 from evolora.plasticity import (Plasticity, PlasticityConfig, carried, centred_ranks, drift, evolution_strategy,

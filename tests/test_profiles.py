@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from evolora.configuration import load_config
-from evolora.credit import RULES, Lesson
+from evolora.credit import RULES
+from evolora.trees import Lesson
 from evolora.ecology import Ecology
 from evolora.economy import answer_cost
 from evolora.host import ARCHITECTURES, HUB, Host, byte_tokenizer, host_source, load_host, tiny_host
