@@ -111,7 +111,7 @@ _SLACK = .004                                           # share of a budget that
 def cost_of(host: Host, tasks: Sequence[Task], match: str = 'flops') -> float:
     "What answering these tasks costs when every answer is as long as the gold one"
     if match == 'answers': return len(tasks)
-    read = list(map(len, host.encode([t.prompt for t in tasks])))
+    read = list(map(len, host.encode([host.form.put(t) for t in tasks])))
     new = [len(ids) + 1 for ids in host.tokenizer([t.answer for t in tasks], add_special_tokens=False)['input_ids']]
     return sum(read) + sum(new) if match == 'tokens' else sum(map(host.meter.answer, read, new)) / 1e9
 

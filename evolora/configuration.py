@@ -10,12 +10,14 @@ from pathlib import Path
 from reprlib import repr as short
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (BaseModel, ConfigDict, Field, ValidationError, field_validator, model_serializer,
+                      model_validator)
 
 from .assimilation import AssimilationConfig
 from .credit import RULES
 from .curriculum import CurriculumConfig
 from .economy import EconomyConfig
+from .forms import Form, form_named
 from .gates import GATES
 from .organelles import Traits
 from .plasticity import PlasticityConfig
@@ -38,6 +40,8 @@ class EcologyConfig(BaseModel):
                                min_length=1, description='linear maps that carry adapters')
     blocks: int | None = Field(1, ge=1, description='only in so many of the last blocks; null for all')
     traits: Traits = Field(Traits(), description='traits of the founders')
+    form: Form = Field(Form(), description='how questions are put and replies are read, see `forms`: fields, or the '
+                                           'name of one of four')
     temperature: float = Field(1., ge=0, description='sampling temperature of answers; 0 is greedy')
     max_new_tokens: int = Field(48, ge=1, le=8192, description='tokens after which an answer is cut')
     batch: int = Field(512, ge=1, le=1 << 16, description='rows answered at once; lower it when memory is short')
@@ -61,6 +65,17 @@ class EcologyConfig(BaseModel):
         "Fingerprints of the families, the rule and the gates in it that are one's own; {} where all are the library's"
         return (FAMILIES.marks(Cell.parse(c).family for c in self.cells) | RULES.marks([self.plasticity.rule])
                 | GATES.marks(self.assimilation.gates))
+
+    @field_validator('form', mode='before')
+    @classmethod
+    def _named(cls, form): return form_named(form)
+
+    @model_serializer(mode='wrap')
+    def _plain_form_unsaid(self, usual):
+        # Runs and results from before there were forms have the hashes of configurations without one.
+        said = usual(self)
+        if self.form.plain: said.pop('form', None)
+        return said
 
     @model_validator(mode='after')
     def _agree(self):

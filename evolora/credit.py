@@ -93,7 +93,8 @@ def read(self: Reading, trees: Trees, *, grad: bool = True, cut: bool = False, n
         # The readout is always differentiated: that is where the error comes from.
         with torch.set_grad_enabled(grad):
             first = self.model.get_input_embeddings()(trees.ids) if trees.stream is None else trees.stream
-        with _passed_by(list(blocks_of(self.model).values())[:trees.begin]), torch.enable_grad() if grad else _only_readout(list(blocks_of(self.model).values())[-1]):
+        blocks = list(blocks_of(self.model).values())
+        with _passed_by(blocks[:trees.begin]), torch.enable_grad() if grad else _only_readout(blocks[-1]):
             hidden = core(inputs_embeds=first, **keywords).last_hidden_state
     with torch.enable_grad():
         logits = self.readout(hidden.flatten(0, 1)[trees.at]).float() / self.temperature
@@ -234,18 +235,25 @@ def costs_like(rule: str) -> str:
 
 # %% ../nbs/03_credit.ipynb #8a0e6a03
 def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: int = 1) -> np.ndarray:
-    "FLOPs of `credit` for each row of a lesson, without what is saved by packing"
-    meter, blocks = population.host.meter, list(blocks_of(population.host.model))
-    adapted = [i for i, b in enumerate(blocks) if any(n.startswith(f'{b}.') for n in population.shapes)]
+    "FLOPs of `credit` for each row of a lesson, without what is saved by packing answers to one question"
+    host, blocks = population.host, list(blocks_of(population.host.model))
+    meter, adapted = host.meter, [i for i, b in enumerate(blocks) if any(n.startswith(f'{b}.')
+                                                                         for n in population.shapes)]
     rule = costs_like(rule)
     through = {'hebbian': 0, 'local': len(adapted), 'backprop': len(blocks) - min(adapted), 'node': 0}[rule]
-    new = np.array([len(a) for a in lesson.answers])
-    length = np.array([len(e) for e in population.host.encode(lesson.prompts)]) + new - 1
-    own = np.array([population.adapter_flops_per_token(id) for id in lesson.organelles])
-    read = np.array([meter.forward(int(t), logits=int(n)) for t, n in zip(length, new)]) + own * length
+    new, encoded = np.array([len(a) for a in lesson.answers]), host.encode(lesson.prompts)
+    # A beginning that is kept is read once for all rows of an organelle, and what play has noted is not read at all.
+    kept = host.kept(lesson.prompts, encoded, int(new.max()))
+    head, share = (np.array(kept.lengths), kept.shares(encoded, lesson.organelles)[1]) if kept else (0 * new, 0 * new)
+    above = (len(blocks) - min(adapted)) / len(blocks) if lesson.continued else 1
+    rest = np.array([len(e) for e in encoded]) - head + new - 1
+    layers = np.array([meter.forward(int(t), past=int(k), logits=0) + s * meter.forward(int(k), logits=0)
+                       for t, k, s in zip(rest, head, share)])
+    own = np.array([population.adapter_flops_per_token(id) for id in lesson.organelles]) * (rest + head * share)
     readout = 2 * meter.unembedding * new
-    if rule == 'node': return read * (1 + 2 * pairs) + own * length * pairs
-    return read + readout + (read - readout - own * length) * through / len(blocks) + 2 * own * length
+    read = layers * above + readout + own
+    if rule == 'node': return read * (1 + 2 * pairs) + own * pairs
+    return read + readout + layers * through / len(blocks) + 2 * own
 
 # %% ../nbs/03_credit.ipynb #41c647e2
 _UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)

@@ -383,7 +383,7 @@ class Glance:
 
     def __call__(self, layer: int, q: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
         "What tokens (rows, tokens, heads, width) see, and its mass (rows, tokens, heads)"
-        b, (n, s, heads, width) = self.begun, q.shape
+        b, (_, s, heads, width) = self.begun, q.shape
         tile, seat, size = self.tiles[layer >= b.first]
         if layer not in self._known:
             length = torch.zeros(len(b.keys[layer]), dtype=torch.long, device=b.device)
@@ -398,7 +398,8 @@ class Glance:
         weights = (seated @ k.mT).mul_(scale).add_(bias)
         mass = weights.logsumexp(-1, keepdim=True)
         out = (weights - mass).exp_() @ v
-        back = lambda x: x.view(len(tile), kv, size * s, -1).transpose(1, 2).reshape(len(tile) * size, s, heads, -1)[seat]
+        def back(x):
+            return x.view(len(tile), kv, size * s, -1).transpose(1, 2).reshape(len(tile) * size, s, heads, -1)[seat]
         return back(out), back(mass)[..., 0]
 
 def together(first: tuple[torch.Tensor, torch.Tensor], second: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:

@@ -34,7 +34,7 @@ from .host import Host
 from .organelles import Population
 from .plasticity import Plasticity
 from .randomness import seed_of, stream
-from .tasks import Cell, Task, grade, sample_tasks, task_hashes
+from .tasks import Cell, Task, sample_tasks, task_hashes
 from .trials import Merge, attempt, probation
 from .variation import reliability
 
@@ -42,6 +42,7 @@ from .variation import reliability
 class Ecology:
     "A population on a host, with its economy, its curriculum and its books"
     def __init__(self, host: Host, config: EcologyConfig = EcologyConfig(), *, seed: int = 0):
+        host = host if host.form == config.form else host.in_form(config.form)
         self.host, self.config, self.seed, self.generation = host, config, seed, 0
         self.cells = {c: Cell.parse(c) for c in config.cells}
         self._check_room()
@@ -70,7 +71,7 @@ class Ecology:
         "Refuse answers so long that the host's context has no room left for the questions"
         room = getattr(self.host.config.get_text_config(), 'max_position_embeddings',
                        2**31) - self.config.max_new_tokens
-        hard = [t.prompt for cell in self.cells.values()
+        hard = [self.host.form.put(t) for cell in self.cells.values()
                 for t in sample_tasks(cell, n=4, rng=self.rng('room'), difficulty=1.)]
         longest = max(map(len, self.host.encode(hard)))
         if 1.25 * longest > room:
@@ -175,11 +176,12 @@ def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task]) -> Answers | Non
     copies = list(zip([t.id for t in tasks], plan['copy']))
     luck = {c: seed_of(self.seed, generation=self.generation, purpose=f'luck {c[1]}', organelle=c[0])
             for c in dict.fromkeys(copies)}
-    return self._ask(self.population, tasks, plan['organelle'].tolist(), [luck[c] for c in copies])
+    return self._ask(self.population, tasks, plan['organelle'].tolist(), [luck[c] for c in copies], below=True)
 
 @patch
-def _ask(self: Ecology, population: Population, tasks: list[Task], organelles: list[str], luck: list[int]) -> Answers:
-    return population.generate([t.prompt for t in tasks], organelles, seeds=luck, rows=self.config.batch,
+def _ask(self: Ecology, population: Population, tasks: list[Task], organelles: list[str], luck: list[int],
+         below: bool = False) -> Answers: # note what learning goes on from
+    return population.generate(self.host.form.prompts(tasks), organelles, seeds=luck, rows=self.config.batch, below=below,
                                max_new_tokens=self.config.max_new_tokens,
                                temperature=self.controls.config.temperature)
 
@@ -188,7 +190,7 @@ def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answer
     "Columns with a row an answer: what was asked, what was said, what it is worth"
     # Relatives often say the same. The depth counts: two cells may ask one question and want different answers.
     said = [(t.depth, t.id, text) for t, text in zip(tasks, answers.texts if answers else [])]
-    worth = {key: grade(t, key[-1]) for key, t in dict(zip(said, tasks)).items()}
+    worth = {key: self.host.form.grade(t, key[-1]) for key, t in dict(zip(said, tasks)).items()}
     column = lambda things, name: [getattr(x, name) for x in things]
     return {'generation': [self.generation] * len(tasks), 'organelle': plan['organelle'].tolist(),
             **{k: column(tasks, k) for k in ('family', 'depth', 'difficulty')}, 'task': column(tasks, 'id'),
@@ -228,14 +230,15 @@ def _learn(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answer
     cells, who = [str(c) for c in plan['cell']], episodes['organelle']
     advantage = self.plasticity.advantages(np.array(episodes['reward']), who, episodes['task'], cells)
     prompts, said, judged, merit = zip(*heard.marks) if heard.marks else [()] * 4
-    lesson = Lesson([*(t.prompt for t in tasks), *prompts], [*(answers.tokens if answers else ()), *said],
-                    [*who, *judged], [*advantage, *merit], self.controls.config.temperature)
+    below = answers.below + [None] * len(prompts) if answers and answers.below else None
+    lesson = Lesson([*self.host.form.prompts(tasks), *prompts], [*(answers.tokens if answers else ()), *said],
+                    [*who, *judged], [*advantage, *merit], self.controls.config.temperature, below)
     def rollout(population, rows, organelles):
         "Rewards of variants that answer the questions of these rows, each on the luck of its row"
         asked = [tasks[i] for i in rows]
         luck = [seed_of(self.seed, generation=self.generation, purpose='rollout', organelle=t.id) for t in asked]
         made = self._ask(population, asked, organelles, luck)
-        worth = [grade(t, text) for t, text in zip(asked, made.texts)]
+        worth = [self.host.form.grade(t, text) for t, text in zip(asked, made.texts)]
         reward = money.reward(self.config.economy, [w.progress for w in worth], [w.success for w in worth]).total
         return np.array(reward), made.flops
     return self.plasticity.learn(lesson, rng=self.rng('learn'), rollout=rollout)
@@ -252,7 +255,7 @@ def _assimilate(self: Ecology, tasks: list[Task], answers: Answers | None,
     a, c, now, taught = self.assimilation, self.config.assimilation, self.generation, 0.
     self._look_back()
     if not c.merges: return [], 0.
-    if tasks: a.remember(episodes, [t.prompt for t in tasks], answers.tokens)
+    if tasks: a.remember(episodes, self.host.form.prompts(tasks), answers.tokens)
     a.earn(self.ledger, now)
     ticket = self.ledger.config.ticket * season.ticket
     facts, energy, price = a.facts(self.demography.recent), self.ledger.balances, self.config.economy.newborn_energy
@@ -408,7 +411,8 @@ def explain(self: Ecology, organelle: str) -> str:
 
 def hashes_of(host: Host) -> dict[str, str]:
     "What two results must share to be compared: the host's weights, what was asked, how it was graded and priced"
-    return task_hashes() | {'host': host.weights_hash(), 'cost': str(money.COST_VERSION)}
+    known = task_hashes() | {'host': host.weights_hash(), 'cost': str(money.COST_VERSION)}
+    return known if host.form.plain else known | {'form': host.form.hash}
 
 @patch
 def hashes(self: Ecology) -> dict[str, str]:

@@ -98,7 +98,7 @@ class LeanRows:
         self.rotations = decoder.rotations(max(self.lengths) + plan.new)
         self.room, self.read_tokens, self.adapters = min(8, plan.new), 0, None
         self.first = decoder.first(plan.names)
-        # Residual streams in front of the first adapted block: of prompts, behind what is kept, and of the newest tokens.
+        # Residual streams in front of the first adapted block: of prompts behind what is kept, and of the newest tokens.
         self.below_prompt, self.below, self.notes = {}, None, plan.below and self.first < len(decoder.layers)
         # Sharing pays as long as the rows of a group do not write far more than the prompt that they share.
         self.kept = [len(ids) for ids, _ in plan.begun] if plan.begun else [0] * len(self.lengths)
@@ -142,7 +142,7 @@ class LeanRows:
         seen, turn = Causal(), {k: r[None, :ids.shape[1], None] for k, r in self.rotations.items()}
         if self.begun:
             seen, at = Rest(self.begun, chunk, ids.shape[1]), torch.arange(ids.shape[1], device=self.device)
-            at = (self.begun.lengths[chunk, None] + at).clamp_(max=max(self.lengths) - 1)        # padding may reach further
+            at = (self.begun.lengths[chunk, None] + at).clamp_(max=max(self.lengths) - 1)       # padding may go further
             turn = {k: r[at][:, :, None] for k, r in self.rotations.items()}
         tap = {self.first: None} if self.notes else None
         x = self.decoder.run(ids, turn, seen, record.over(adapters, ends) if record else adapters, ends, tap=tap)

@@ -19,9 +19,10 @@ from fastcore.basics import patch
 
 from .economy import EconomyConfig, answer_cost
 from .evidence import Interval, bootstrap, paired, wilson
-from .families import Task, final_line
+from .families import Task
+from .forms import Form
 from .randomness import seed_of, stream
-from .tasks import ID_CELLS, OOD_CELLS, OOD_FAMILIES, Cell, chance, draw_tasks, family_named, grade
+from .tasks import ID_CELLS, OOD_CELLS, OOD_FAMILIES, Cell, chance, draw_tasks
 
 # %% ../nbs/14_evaluation.ipynb #22553eb0
 KINDS = {'id': ID_CELLS, 'ood_depth': tuple(c for c in OOD_CELLS if c.family not in OOD_FAMILIES),
@@ -68,10 +69,10 @@ def _who(model, organelles, n: int) -> list[str | None]:
         raise ValueError(f"no organelle {strange[0]!r} to answer; known: {', '.join(known) or 'none, only the host'}")
     return who
 
-def _read(task: Task, text: str) -> dict:
+def _read(form: Form, task: Task, text: str) -> dict:
     "What a reply said, and what that is worth"
-    value = family_named(task.family).read(final_line(text), task)
-    return {'value': None if value is None else json.dumps(value, sort_keys=True)} | asdict(grade(task, text))
+    value = form.read(task, text)
+    return {'value': None if value is None else json.dumps(value, sort_keys=True)} | asdict(form.grade(task, text))
 
 def _table(columns: dict[str, list]) -> pd.DataFrame:
     "A table in which None stays None"
@@ -85,12 +86,13 @@ def _ask(model, tasks: list[Task], who: list[str | None], sample: list[int], *, 
     "One row an answer: what `answer` and the others have in common"
     luck = {(id, s): seed_of(seed, generation=s, purpose='evaluation', organelle=id)
             for id, s in {(t.id, s) for t, s in zip(tasks, sample)}}
-    made = model.generate([t.prompt for t in tasks], *([who] if hasattr(model, 'ids') else []), temperature=temperature,
-                          seeds=[luck[t.id, s] for t, s in zip(tasks, sample)], max_new_tokens=max_new_tokens,
-                          rows=rows, on_rows=on_rows)
+    form = getattr(getattr(model, 'host', model), 'form', Form())
+    made = model.generate([form.put(t) for t in tasks], *([who] if hasattr(model, 'ids') else []),
+                          temperature=temperature, seeds=[luck[t.id, s] for t, s in zip(tasks, sample)],
+                          max_new_tokens=max_new_tokens, rows=rows, on_rows=on_rows)
     # Relatives often say the same: each reply to a task is graded once.
     said = [(t.family, t.depth, t.id, text) for t, text in zip(tasks, made.texts)]
-    worth = {key: _read(t, key[-1]) for key, t in dict(zip(said, tasks)).items()}
+    worth = {key: _read(form, t, key[-1]) for key, t in dict(zip(said, tasks)).items()}
     graded = {k: [worth[key][k] for key in said] for k in ('value', 'parsed', 'progress', 'success')}
     return _table({'organelle': who, 'family': [t.family for t in tasks], 'depth': [t.depth for t in tasks],
                    'task': [t.id for t in tasks], 'text': made.texts, **graded, 'prompt_tokens': made.prompt_tokens,

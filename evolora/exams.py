@@ -12,7 +12,7 @@ import numpy as np
 
 from .adapters import Factors
 from .organelles import Population
-from .tasks import Cell, Task, grade, sample_tasks
+from .tasks import Cell, Task, sample_tasks
 
 # %% ../nbs/08_exams.ipynb #da8e7f6c
 def fresh(cells: Sequence[Cell], n: int, rng: np.random.Generator, *,
@@ -43,16 +43,16 @@ class Examiner:
         "Right or wrong for each name, a row of len(tasks); the keywords replace temperature and the like"
         if not who or not tasks:
             raise ValueError(f"expected somebody and something to ask, got {len(who)} and {len(tasks)}; name both")
-        seats = {}
+        seats, form = {}, self.desk.host.form
         try:
             for name, factors in who.items(): seats[name] = None if factors is None else self.desk.birth(factors).id
-            made = self.desk.generate([t.prompt for _ in seats for t in tasks],
+            made = self.desk.generate([form.put(t) for _ in seats for t in tasks],
                                       [seat for seat in seats.values() for _ in tasks],
                                       seeds=[luck(t) for t in tasks] * len(seats), **(self.how | how))
         finally:
             for seat in seats.values():
                 if seat is not None: self.desk.death(seat)
-        right = np.array([grade(t, text).success for t, text in zip([*tasks] * len(seats), made.texts)])
+        right = np.array([form.grade(t, text).success for t, text in zip([*tasks] * len(seats), made.texts)])
         for key, x in (('answers', len(right)), ('right', int(right.sum())), ('gflops', float(made.flops.sum()) / 1e9),
                        ('tokens', int(made.prompt_tokens.sum() + made.new_tokens.sum()))): self.bill[key] += x
         return dict(zip(seats, right.reshape(len(seats), len(tasks))))

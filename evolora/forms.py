@@ -7,6 +7,7 @@ __all__ = ['SYSTEM', 'FORMS', 'Form', 'form_named']
 
 # %% ../nbs/01_forms.ipynb #30b40a3d
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -57,6 +58,13 @@ class Form(BaseModel):
         "The prompt of a task: a question, or a tuple (question, answer, …, question)"
         if not self.shots: return self.question(task)
         return (*(turn for t in self.solved(task) for turn in (self.question(t), t.answer)), self.question(task))
+
+    def prompts(self, tasks: Iterable[Task]) -> list[str | tuple[str, ...]]:
+        "The prompts of tasks, those that are asked several times made once"
+        tasks, known = list(tasks), {}
+        for t in tasks:
+            if (key := (t.family, t.depth, t.id or t.prompt)) not in known: known[key] = self.put(t)
+        return [known[t.family, t.depth, t.id or t.prompt] for t in tasks]
 
     def read(self, task: Task, text: str):
         "The value that a reply holds, or None"

@@ -124,6 +124,7 @@ def _turns(prompt: str | tuple[str, ...]) -> tuple[str, ...]:
 
 class Host:
     "A frozen causal language model with its tokenizer; make one with `load_host`"
+    form = Form()       # how it is asked, see `in_form`
     def __init__(self, model, tokenizer, *, id: str):
         self.model, self.tokenizer, self.id = model.eval().requires_grad_(False), tokenizer, id
         self.meter, self.config = FlopMeter.of(model), model.config
@@ -132,7 +133,7 @@ class Host:
         self.ends = sorted({*ends, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])})
         if not self.ends: raise ValueError(f"host {id} has no end-of-sequence token; give its tokenizer an eos_token")
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.ends[0]
-        self.form, self.prefixes = Form(), Prefixes()
+        self.prefixes = Prefixes()
 
     @property
     def device(self): return self.model.device
@@ -155,8 +156,8 @@ class Host:
             return [''.join(f'{turn}\n' for turn in ((system, *chat) if system else chat)) for chat in chats]
         role = lambda i: 'assistant' if i % 2 else 'user'
         turns = [[{'role': role(i), 'content': turn} for i, turn in enumerate(chat)] for chat in chats]
-        def rendered(turns): return self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True,
-                                                                       enable_thinking=False)
+        def rendered(turns): return self.tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, enable_thinking=False)
         if not system: return rendered(turns)
         try: return rendered([[{'role': 'system', 'content': system}, *own] for own in turns])
         except TemplateError:                               # some know no such role: the first turn says it then

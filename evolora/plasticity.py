@@ -9,6 +9,7 @@ __all__ = ['KEEPS_BASIS', 'group_advantage', 'carried', 'PlasticityConfig', 'dri
 # %% ../nbs/03_plasticity.ipynb #9cdae0a2
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -218,7 +219,8 @@ def _hold(self: Plasticity, table: pd.DataFrame, lesson: Lesson, organelles: lis
     rows_of = pd.Series(range(len(lesson))).groupby(np.array(lesson.organelles)).indices
     left = {id: rng.choice(rows_of[id], math.ceil(c.probe * len(rows_of[id])), replace=False) for id in organelles}
     for attempt in range(12):
-        probe = lesson.take(np.concatenate(list(left.values())))
+        # Weights have changed since the answers were sampled, and the host reads them, too: all of it is read again.
+        probe = replace(lesson.take(np.concatenate(list(left.values()))), below=None)
         kl = drift(population, probe)
         cost = learning_flops(population, probe, 'hebbian')                     # a pass, and one of the host's
         self._add(table, 'gflops', probe.organelles, (2 if not attempt else 1) * cost / 1e9)

@@ -33,7 +33,7 @@ from .families import MAX_DEPTH, WORDS, Task
 from .files import write_whole
 from .host import EMBEDDED, Host
 from .randomness import seed_of, stream
-from .tasks import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, grade, sample_tasks, stream_of)
+from .tasks import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, sample_tasks, stream_of)
 
 # %% ../nbs/01_pretraining.ipynb #aa1d0acd
 PAD, END, USER, ASSISTANT, UNKNOWN = '<|pad|>', '<|end|>', '<|user|>', '<|assistant|>', '<|unknown|>'
@@ -308,9 +308,9 @@ def skill_table(host: Host, *,
     sampled = _answers(host, [(t, s) for _, t, s in asked], 1., partial(on_way, 'sampled answers'))
     greedy = _answers(host, [(t, 0) for _, t, _ in rows], 0., partial(on_way, 'greedy answers'))
     grades = pd.DataFrame([dict(family=c.family, kind=_kind(c), cell=str(c), task=t.id, chance=chance(c),
-                                **vars(grade(t, a)))
+                                **vars(host.form.grade(t, a)))
                            for (c, t, _), a in zip(asked, sampled)])
-    first = pd.DataFrame([dict(family=c.family, kind=_kind(c), greedy=grade(t, a).success) for (c, t, _),
+    first = pd.DataFrame([dict(family=c.family, kind=_kind(c), greedy=host.form.grade(t, a).success) for (c, t, _),
                           a in zip(rows, greedy)])
     by = ['kind', 'family']
     cells = grades.groupby([*by, 'cell']).agg(p=('success', 'mean'), chance=('chance', 'first'))
@@ -326,7 +326,7 @@ def _kind(cell: Cell) -> str:
 
 def _answers(host: Host, asked: list[tuple[Task, int]], temperature: float, on_rows: Callable) -> list[str]:
     "Answers to (task, seed) pairs, in their order"
-    return host.generate([task.prompt for task, _ in asked], seeds=[seed for _, seed in asked],
+    return host.generate([host.form.put(task) for task, _ in asked], seeds=[seed for _, seed in asked],
                          temperature=temperature, max_new_tokens=48, on_rows=on_rows).texts
 
 def write_skills(table: pd.DataFrame, path: str | Path) -> Path:

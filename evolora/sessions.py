@@ -168,12 +168,13 @@ def resume_session(folder: str | Path, host: Host | None = None, *, # default: t
         if last := stack.enter_context(locked(folder)): say(f'took over from {last}, which did not end well')
         if not (known := checkpoints(folder)):
             raise ValueError(f"expected a run with a checkpoint, got {folder}; make one with `evolora run --out DIR`")
+        config = checked_config(run.config, folder / 'run.json')
         host = host or load_host(run.host['id'], **{k: run.host.get(k) for k in ('device', 'dtype', 'threads')})
+        host = host.in_form(config.form)
         then, now = (run.host | run.hashes | {'version': run.version},
                      hashes_of(host) | host.arithmetic | {'version': __version__})
         if wrong := differences(then, now):
             raise ValueError(f"{folder} expected the circumstances in which it began: {'; '.join(wrong)}")
-        config = checked_config(run.config, folder / 'run.json')
         if wrong := differences(run.hashes, config.own_parts):
             raise ValueError(f"{folder} expected the parts of your own with which it began: {'; '.join(wrong)}")
         ecology = Ecology(host, config, seed=run.seed)
@@ -198,6 +199,7 @@ def _grown(folder: str | Path, hosts: dict[str, Host] | None, threads: int) -> t
     name = run.host['id']
     host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(
         name, dtype=run.host.get('dtype'), threads=threads))
+    host = host.in_form(checked_config(run.config, run.folder / 'run.json').form)
     if wrong := differences(run.hashes, hashes_of(host)):
         raise ValueError(f"expected {folder} to be of the same circumstances as now: {'; '.join(wrong)}")
     # Only now: a run that is at work has other checkpoints after a while.

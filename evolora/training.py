@@ -31,7 +31,7 @@ from .organelles import Population, Traits
 from .plasticity import Plasticity, PlasticityConfig
 from .randomness import seed_of, stream
 from .runs import config_hash
-from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, grade, sample_tasks, task_hashes
+from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, sample_tasks, task_hashes
 
 # %% ../nbs/14_training.ipynb #4d1c3c91
 class Condition(BaseModel):
@@ -145,8 +145,9 @@ class Trainer:
 @patch
 def _ask(self: Trainer, population: Population, tasks: list[Task], who: list[str], luck: list[int]):
     "Sampled answers, what they are worth, and the bill"
-    made = population.generate([t.prompt for t in tasks], who, seeds=luck, max_new_tokens=48)
-    worth = [grade(t, text) for t, text in zip(tasks, made.texts)]
+    form = self.host.form
+    made = population.generate([form.put(t) for t in tasks], who, seeds=luck, max_new_tokens=48, below=True)
+    worth = [form.grade(t, text) for t, text in zip(tasks, made.texts)]
     right = np.array([w.success for w in worth])
     self.spent.play += float(made.flops.sum()) / 1e9
     self.spent.answered(made.prompt_tokens.sum() + made.new_tokens.sum(), len(tasks), right.sum())
@@ -160,23 +161,23 @@ def _luck(self: Trainer, tasks: list[Task], copies: Iterable[int]) -> list[int]:
 @patch
 def lesson(self: Trainer, asked: list[tuple[str, Task]]) -> Lesson:
     "The lesson of these questions: gold answers, or own ones with their advantages"
-    c = self.condition
+    c, put = self.condition, self.host.form.put
     if c.plasticity.rule == 'es':           # its rollouts are its only answers
-        return Lesson([t.prompt for _, t in asked], [self.host.ends[:1]] * len(asked), [id for id, _ in asked],
+        return Lesson([put(t) for _, t in asked], [self.host.ends[:1]] * len(asked), [id for id, _ in asked],
                       np.zeros(len(asked)))
     if c.source == 'gold':
         gold = [ids + self.host.ends[:1] for ids in
                 self.host.tokenizer([t.answer for _, t in asked], add_special_tokens=False)['input_ids']]
         self.spent.gold += len(asked)
-        self.spent.tokens += sum(map(len, self.host.encode([t.prompt for _, t in asked]))) + sum(map(len, gold))
-        return Lesson([t.prompt for _, t in asked], gold, [id for id, _ in asked], np.ones(len(asked)))
+        self.spent.tokens += sum(map(len, self.host.encode([put(t) for _, t in asked]))) + sum(map(len, gold))
+        return Lesson([put(t) for _, t in asked], gold, [id for id, _ in asked], np.ones(len(asked)))
     rows = [(id, t, copy) for id, t in asked for copy in range(c.copies)]
     who, tasks, copies = (list(column) for column in zip(*rows))
     made, right, value = self._ask(self.population, tasks, who, self._luck(tasks, copies))
     cells = [f'{t.family}:{t.depth}' for t in tasks]
     advantage = right.astype(float) if c.source == 'right' else self.plasticity.advantages(
         value, who, [t.id for t in tasks], cells)
-    return Lesson([t.prompt for t in tasks], made.tokens, who, advantage)
+    return Lesson([put(t) for t in tasks], made.tokens, who, advantage, below=made.below)
 
 # %% ../nbs/14_training.ipynb #f3b7c891
 @patch

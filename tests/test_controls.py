@@ -16,6 +16,7 @@ from evolora.curriculum import CurriculumConfig
 from evolora.ecology import Ecology
 from evolora.economy import EconomyConfig, Ledger, season
 from evolora.families import Grade
+from evolora.forms import Form
 from evolora.host import tiny_host
 from evolora.organelles import Population
 from evolora.plasticity import PlasticityConfig
@@ -37,7 +38,7 @@ def lucky(monkeypatch):
     def grade(task, text):
         luck = stream(0, purpose=f'{task.id} {text}').random()
         return Grade(luck > .1, luck if luck > .1 else 0., luck > .6)
-    monkeypatch.setattr(world, 'grade', grade)
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: grade(task, text))
 
 
 def small(**changes):
@@ -137,14 +138,14 @@ def test_a_generation_that_is_being_lived_does_not_see_what_is_asked(host, monke
     one, two, parts = Ecology(host, small()), Ecology(host, small()), iter(range(99))
     def asking(name):
         part = getattr(Ecology, name)
-        def call(self, *args):
+        def call(self, *args, **how):
             if self is one and self.generation == 1:
                 values = dict(ticket=.5 + next(parts), prices=2., tau=0., temperature=0., winter=2, feedback=1.)
                 asked = threading.Thread(target=lambda: (self.turn(**values),
                                                          self.thumb('o1', QUESTION, name, True)))
                 asked.start()
                 asked.join()
-            return part(self, *args)
+            return part(self, *args, **how)
         monkeypatch.setattr(Ecology, name, call)
     for name in ('_tickets', '_plan', '_play', '_ask', '_grade', '_settle', '_learn', '_assimilate', '_adapt',
                  '_record'): asking(name)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from couples import CELLS, better, ecology, equal, luck_decides, rarely_better, same, with_trial, world, worse
-from evolora import ecology as module
 from evolora.assimilation import AssimilationConfig
 from evolora.configuration import EcologyConfig
 from evolora.curriculum import CurriculumConfig
@@ -14,6 +13,7 @@ from evolora.ecology import Ecology
 from evolora.economy import EconomyConfig
 from evolora.exams import COMMONS, Examiner
 from evolora.families import Grade
+from evolora.forms import Form
 from evolora.gates import EVENTS, GATES, replay
 from evolora.host import load_host, tiny_host
 from evolora.organelles import Traits
@@ -31,7 +31,7 @@ def host(): return tiny_host()
 @pytest.fixture(autouse=True)
 def lucky(monkeypatch):
     "In daily life chance decides, by question and answer; exams follow their script"
-    monkeypatch.setattr(module, 'grade', luck_decides)
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: luck_decides(task, text))
 
 
 def lived(ecology, generations):
@@ -391,7 +391,7 @@ def test_a_record_explains_and_lets_go(host):
 # --- the whole way, on a host that can answer
 
 def test_a_run_on_the_embedded_host_decides_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, 'grade', grade)
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: grade(task, text))
     e = Ecology(load_host('embedded', threads=1), world(
         cells=['string.sort:2', 'word.count:2'], founders=3, max_new_tokens=16, economy=EconomyConfig(),
         merging=dict(canary_kept=0., worth=0.), plasticity=PlasticityConfig(rule='local'),

@@ -12,19 +12,19 @@ import pandas as pd
 import pytest
 import torch
 
-from evolora import ecology as module
 from evolora.assimilation import AssimilationConfig
 from evolora.configuration import PRESETS, EcologyConfig, load_config
 from evolora.curriculum import CurriculumConfig
 from evolora.ecology import Ecology
 from evolora.economy import ACCOUNTS, EconomyConfig
+from evolora.forms import Form
 from evolora.host import tiny_host
 from evolora.families import Grade, Task
 from evolora.organelles import Traits
 from evolora.plasticity import Plasticity, PlasticityConfig
 from evolora.randomness import stream
 from evolora.runs import TABLES, Run
-from evolora.tasks import ID_CELLS, Cell, stream_of
+from evolora.tasks import ID_CELLS, Cell, grade, stream_of
 from evolora.variation import VariationConfig
 
 PRESET_NAMES = sorted(p.stem for p in PRESETS.glob('*.yaml'))
@@ -41,7 +41,7 @@ def lucky(monkeypatch):
     def grade(task, text):
         luck = stream(0, purpose=f'{task.id} {text}').random()
         return Grade(luck > .1, 1. if luck > .6 else round(luck, 2) if luck > .1 else 0., luck > .6)
-    monkeypatch.setattr(module, 'grade', grade)
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: grade(task, text))
 
 
 def small(**changes):
@@ -322,7 +322,7 @@ def test_visitors_of_a_cell_meet_the_same_questions(host, lucky, seed):
 @pytest.mark.parametrize('name', [None, *PRESET_NAMES])
 def test_only_train_questions_of_the_chosen_cells_are_asked(host, monkeypatch, name):
     asked = []
-    monkeypatch.setattr(module, 'grade', lambda task, text: asked.append(task) or Grade(False, 0., False))
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: asked.append(task) or Grade(False, 0., False))
     config = small() if name is None else load_config(name).model_copy(update={'max_new_tokens': 1})
     live(host, config, generations=2)
     assert asked and {stream_of(t) for t in asked} == {'train'}
@@ -373,12 +373,12 @@ def test_only_the_main_thread_listens(host):
 
 
 def test_two_cannot_step_at_once(host, monkeypatch):
-    inside, go_on, real = threading.Event(), threading.Event(), module.grade
+    inside, go_on, real = threading.Event(), threading.Event(), grade
     def slow(task, text):
         inside.set()
         assert go_on.wait(60)
         return real(task, text)
-    monkeypatch.setattr(module, 'grade', slow)
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: slow(task, text))
     ecology = Ecology(host, small())
     thread = threading.Thread(target=ecology.step)
     thread.start()

@@ -822,7 +822,8 @@ def test_a_row_that_ends_at_once_takes_no_second_pass(colony, way, monkeypatch):
 
 def test_copies_of_a_prompt_are_read_once(monkeypatch):
     pop, read, real = settled(lively('llama')), [], Decoder.run
-    monkeypatch.setattr(Decoder, 'run', lambda self, ids, *args: read.append(ids.numel()) or real(self, ids, *args))
+    monkeypatch.setattr(Decoder, 'run', lambda self, ids, *args, **how: read.append(ids.numel()) or real(
+        self, ids, *args, **how))
     ids = pop.host.encode(PROMPTS)
     for copies in (1, 3, 7, 9):
         read.clear()

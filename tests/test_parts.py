@@ -10,6 +10,7 @@ from couples import decided, luck_decides, meeting, world
 from evolora import credit as rules, ecology as ecologies
 from evolora.assimilation import AssimilationConfig
 from evolora.credit import RULES, costs_like, learning_flops, local, register_rule
+from evolora.forms import Form
 from evolora.trees import Lesson
 from evolora.ecology import Ecology, hashes_of
 from evolora.evaluation import evaluate
@@ -205,7 +206,7 @@ def test_a_family_that_asks_or_scores_otherwise_is_another_one():
 def test_a_rule_of_ones_own_teaches(host, monkeypatch):
     register_rule(praise, costs='local')
     assert costs_like('praise') == 'local' and costs_like('node') == 'node'
-    monkeypatch.setattr(ecologies, 'grade', luck_decides)
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: luck_decides(task, text))
     def after(rule):
         e = Ecology(host, world(plasticity=PlasticityConfig(rule=rule, warmup=0)))
         e.run(2, say=None)      # the first generation teaches what to expect

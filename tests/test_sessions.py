@@ -95,7 +95,7 @@ def differences(one, two, path='', seen=None):
 @pytest.fixture
 def busy(monkeypatch):
     "An ecology in which somebody learns, is born, is on probation, and is praised; knobs are turned, and tokens spent"
-    monkeypatch.setattr('evolora.ecology.grade', luck_decides)
+    monkeypatch.setattr('evolora.forms.Form.grade', lambda _, task, text: luck_decides(task, text))
     monkeypatch.setattr('evolora.assimilation.Examiner', Script)
     e, _, _ = with_trial(tiny_host(), merging=dict(probation=9), plasticity=PlasticityConfig(probe=.5),
                          variation=VariationConfig(mu=9, offspring=1, maturity=0))
