@@ -20,7 +20,8 @@ import pandas as pd
 from fastcore.basics import patch
 
 from .adapters import read_peft
-from .ecology import Ecology, hashes_of
+from .chronicle import hashes_of
+from .ecology import Ecology
 from .evaluation import Evaluation, answer, compare, everyone, holdout, oracle, samples, selection, vote
 from .families import Task
 from .files import read_json, write_whole

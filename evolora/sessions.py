@@ -18,9 +18,9 @@ from fastcore.basics import patch
 from . import __version__
 from .adapters import Factors
 from .checkpoints import checkpoints, prune, read_births, read_checkpoint, verified, write_checkpoint
-from .chronicle import Generation
+from .chronicle import Generation, hashes_of
 from .configuration import EcologyConfig, checked_config
-from .ecology import Ecology, hashes_of
+from .ecology import Ecology
 from .files import digest, locked, sweep, sync, truncate
 from .host import Host, load_host
 from .organelles import Population
