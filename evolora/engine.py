@@ -98,7 +98,7 @@ class LeanRows:
         self.rotations = decoder.rotations(max(self.lengths) + plan.new)
         self.room, self.read_tokens, self.adapters = min(8, plan.new), 0, None
         self.first = decoder.first(plan.names)
-        # Residual streams in front of the first adapted block: of prompts behind what is kept, and of the newest tokens.
+        # Residual streams in front of the first adapted block: of prompts behind what is kept, and of newest tokens.
         self.below_prompt, self.below, self.notes = {}, None, plan.below and self.first < len(decoder.layers)
         # Sharing pays as long as the rows of a group do not write far more than the prompt that they share.
         self.kept = [len(ids) for ids, _ in plan.begun] if plan.begun else [0] * len(self.lengths)

@@ -32,7 +32,8 @@ ATTENTION = '''
 # Libraries that few modules may import: at the top, and only inside functions.
 HEAVY = {
     'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'host', 'plasticity', 'pretraining',
-               'organelles', 'trees', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
+               'trees',
+               'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
                'controls', 'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines',
                'export', 'comparison', 'inspection', 'runner', 'views', 'weights', 'widgets', 'window', 'lab',
                'overhead',

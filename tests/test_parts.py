@@ -12,7 +12,8 @@ from evolora.assimilation import AssimilationConfig
 from evolora.credit import RULES, costs_like, learning_flops, local, register_rule
 from evolora.forms import Form
 from evolora.trees import Lesson
-from evolora.ecology import Ecology, hashes_of
+from evolora.chronicle import hashes_of
+from evolora.ecology import Ecology
 from evolora.evaluation import evaluate
 from evolora.families import Family
 from evolora.gates import GATES, Gate, explain, measured, register_gate, replay, tally
