@@ -142,7 +142,7 @@ def _fetched() -> Iterator[Finding]:
     for host in (k for k in KNOWN.values() if k.path):
         how, fetch = sound(host), f'evolora host fetch {host.name}'
         if not host.path.is_file(): yield f'host: {host.name}', 'not fetched', 'note', f'{fetch}, {_size(host.disk)}'
-        elif how is None: yield f'host: {host.name}', 'another file than it should be', 'missing', fetch
+        elif how is None: yield f'host: {host.name}', 'another file than it should be', 'note', fetch
         else: yield f'host: {host.name}', f"fetched, {how}{'' if kept(host.sha256) else '; not loaded yet'}", 'ok', ''
 
 def _lab() -> Iterator[Finding]:
