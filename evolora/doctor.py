@@ -126,13 +126,24 @@ def _hub() -> Iterator[Finding]:
              if os.environ.get(name, '').upper() in {'1', 'ON', 'YES', 'TRUE'}]
     yield ('hub', f"offline: {', '.join(flags)}" if flags else 'may be asked', 'note' if flags else 'ok',
            'only what is cached can be loaded' if flags else '')
-    for p in PROFILES.values():
+    for p in (p for p in PROFILES.values() if p.hub):
         parts = ('config.json', 'tokenizer.json', 'model.safetensors')
         cached = [isinstance(try_to_load_from_cache(p.hub, part, cache_dir=constants.HF_HUB_CACHE), str)
                   for part in parts]
         found = 'cached' if all(cached) else 'cached in part' if any(cached) else 'not cached'
         size = f'load_host({p.name!r}) downloads about {_size(2 * p.weights)}'
         yield f'host: {p.name}', found, 'ok' if all(cached) else 'note', '' if all(cached) else f'{size}; {p.mind}'
+
+def _fetched() -> Iterator[Finding]:
+    from evolora.fetch import KNOWN, cache_folder, sound
+    from evolora.gguf import kept
+    yield _writable('folder: evolora cache', cache_folder(), 'note',
+                    'GGUF hosts are computed back each time: set EVOLORA_CACHE to a folder that can be written to')
+    for host in (k for k in KNOWN.values() if k.path):
+        how, fetch = sound(host), f'evolora host fetch {host.name}'
+        if not host.path.is_file(): yield f'host: {host.name}', 'not fetched', 'note', f'{fetch}, {_size(host.disk)}'
+        elif how is None: yield f'host: {host.name}', 'another file than it should be', 'note', fetch
+        else: yield f'host: {host.name}', f"fetched, {how}{'' if kept(host.sha256) else '; not loaded yet'}", 'ok', ''
 
 def _lab() -> Iterator[Finding]:
     from jupyter_core.paths import jupyter_path
@@ -143,7 +154,8 @@ def _lab() -> Iterator[Finding]:
 
 # %% ../nbs/18_doctor.ipynb #069ce53d
 _PARTS = {'versions': _versions, 'machine': _machine, 'devices': _devices, 'folders': _folders,
-          'host: embedded': _embedded, 'hub': _hub, 'JupyterLab': _lab}
+          'host: embedded': _embedded, 'hub': _hub, 'fetched': _fetched,
+          'JupyterLab': _lab}
 
 def examine() -> pd.DataFrame:
     "A row for each finding: what, found, verdict (ok, note or missing) and advice; offline, and without errors"

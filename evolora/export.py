@@ -18,7 +18,9 @@ from .adapters import Factors
 from .evaluation import Evaluation, answer, candidates, compare, everyone, selection
 from .evidence import wilson
 from .families import Task
+from .fetch import KNOWN
 from .files import new_folder, write_whole
+from .host import Host, Origin
 from .merging import consensus, evidence_weights
 from .organelles import Population
 from .runs import Run, escape
@@ -113,11 +115,21 @@ def _accuracy(adapter: Evaluation, host: Evaluation) -> str:
             f'\n\nAgainst the host, paired: {gap.difference:+.3f} ({gap.low:+.3f} to {gap.high:+.3f}). '
             'Intervals are 95 %; greedy answers, strictly graded.')
 
+def _loading(host: Host) -> tuple[str, str, str]:
+    "The lines that say where the weights are, and what the tokenizer and the model are loaded with"
+    origin = getattr(host, 'origin', None) or Origin('')
+    if host.id == 'embedded':
+        return "base = 'evolora/embedded'    # the folder of that name in the evolora package", 'base', 'base'
+    if origin.sha256:
+        lines = f"base = 'path/to/its/folder'\nfile = {origin.file!r}    # SHA-256 {origin.sha256[:16]}…"
+        return lines, 'base, gguf_file=file', "base, gguf_file=file, dtype='float32'"
+    if origin.commit: return (f'base, commit = {host.id!r}, {origin.commit!r}', *['base, revision=commit'] * 2)
+    return f'base = {host.id!r}', 'base', 'base'
+
 def _usage(population: Population) -> str:
     "The lines that load an adapter, and those that ask it"
-    host, note = population.host, ''
-    base = 'evolora/embedded' if host.id == 'embedded' else host.id
-    if host.id == 'embedded': note = '    # the folder of that name in the evolora package'
+    host = population.host
+    where, tokenizer, model = _loading(host)
     ask = """chat = [{'role': 'user', 'content': 'Sort the letters: jghn'}]
 text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, enable_thinking=False)
 ids = tokenizer(text, add_special_tokens=False, return_tensors='pt')"""
@@ -125,9 +137,9 @@ ids = tokenizer(text, add_special_tokens=False, return_tensors='pt')"""
     return f"""```python
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
-base = {base!r}{note}
-tokenizer = AutoTokenizer.from_pretrained(base)
-model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), 'path/to/this/folder')
+{where}
+tokenizer = AutoTokenizer.from_pretrained({tokenizer})
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({model}), 'path/to/this/folder')
 ```
 
 A question has the form that the host was asked in:
@@ -137,6 +149,26 @@ A question has the form that the host was asked in:
 said = model.generate(**ids, max_new_tokens=48, do_sample=False)
 print(tokenizer.decode(said[0, ids['input_ids'].shape[1]:], skip_special_tokens=True))
 ```"""
+
+# %% ../nbs/15_export.ipynb #2e2ab7e4
+def _weights(host: Host) -> str:
+    "Which weights an adapter belongs to: the host, the file they were read from, and their hash"
+    origin = getattr(host, 'origin', None)
+    rows = {'host': host.id, 'weights hash': host.weights_hash()}
+    if origin is None: rows['file'] = 'none, they were made in memory'
+    else:
+        rows |= {what: value for what, value in (('file', origin.file), ('SHA-256 of the file', origin.sha256),
+                                                 ('commit', origin.commit)) if value}
+    text = ('It was trained on these weights, and belongs to no others. The weights hash is over every number as it is '
+            'computed with, `load_host(…).weights_hash()` in evolora.\n\n')
+    if origin and origin.sha256:
+        known = next((k for k in KNOWN.values() if k.sha256 == origin.sha256), None)
+        if known: rows['the file is in'] = known.source
+        text += ('They come from a GGUF file, in which most weights are rounded to a few bits, and were computed '
+                 'back to float32. **They are not the weights of the model on the hub that the file was made of**: '
+                 'on those, this adapter is untested.')
+        text += (f' `evolora host fetch {known.name}` fetches the file.' if known else '') + '\n\n'
+    return text + _table(['', ''], [[what, escape(value)] for what, value in rows.items()])
 
 # %% ../nbs/15_export.ipynb #5f724aa3
 def _facts(population: Population, subject: Subject, run: Run | None) -> str:
@@ -182,7 +214,7 @@ def card(population: Population, subject: Subject, exams: tuple[Evaluation, Eval
                              f'{chosen} **This is not the holdout**: settings may have been tuned on this stream.\n\n' +
                              _accuracy(*exams),
         'Lineage': _table(['organelle', 'generation', 'made by', 'parents'], [map(escape, row) for row in lines]),
-        'Use': _usage(population), 'Facts': _facts(population, subject, run),
+        'Weights': _weights(population.host), 'Use': _usage(population), 'Facts': _facts(population, subject, run),
         'Licence': 'None is given. Whoever publishes this chooses one, and minds that of the host.'}
     return f'---\n{front}---\n\n# {name} on {escape(population.host.id)}\n\n' + '\n\n'.join(
         f'## {title}\n\n{text}' for title, text in sections.items()) + '\n'

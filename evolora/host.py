@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'HUB', 'ARCHITECTURES', 'FlopMeter', 'WholeMeter', 'Generation', 'Host', 'check_room', 'generate',
-           'host_source', 'reading_model', 'read_config', 'host_dtype', 'load_host', 'byte_tokenizer', 'tiny_host']
+           'host_source', 'host_id', 'reading_model', 'read_config', 'host_dtype', 'Origin', 'load_host',
+           'byte_tokenizer', 'tiny_host']
 
 # %% ../nbs/01_host.ipynb #9a146fe1
 import hashlib
@@ -30,8 +31,11 @@ from transformers.pytorch_utils import Conv1D
 
 import evolora.attention.hosting    # with it, transformers reads folders of mechanisms
 from .decoder import Decoder, Prefixes, reads_whole, supported
+from .fetch import KNOWN, fetched
+from .files import digest
 from .forms import Form
 from .generation import MARGIN, Authors, Below, Kept, sample
+from .gguf import gguf_config, is_gguf, plain_folder
 
 # %% ../nbs/01_host.ipynb #22a92e98
 @dataclass(frozen=True)
@@ -269,8 +273,7 @@ Host.generate = generate
 EMBEDDED = Path(__file__).parent / 'embedded' if '__file__' in globals() else Path('../evolora/embedded')
 
 # Here and not with the profiles, so that everything that takes the name of a host takes these.
-HUB = {'qwen3-0.6b': 'Qwen/Qwen3-0.6B', 'gemma-3-270m': 'google/gemma-3-270m-it',
-       'qwen2.5-0.5b': 'Qwen/Qwen2.5-0.5B-Instruct'}
+HUB = {k.name: k.hub for k in KNOWN.values() if k.hub}
 
 def _device(name: str | None) -> torch.device:
     found = 'cuda' if torch.cuda.is_available() else 'mps' if torch.backends.mps.is_available() else 'cpu'
@@ -278,23 +281,42 @@ def _device(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError):
         raise ValueError(f"expected a device that torch has here, such as cpu, got {name!r}; leave it out") from None
 
-def _folder(name: str | Path) -> Path | None:
-    "The model folder that a host's name means, or None where it can only be a hub id"
+def _file_in(folder: Path) -> Path:
+    "The one GGUF file of a folder; ValueError where it has another number of them"
+    files = sorted(p for p in folder.iterdir() if p.suffix.lower() == '.gguf' and p.is_file())
+    if len(files) == 1: return files[0]
+    raise ValueError(f"expected one .gguf file in {folder}, got {len(files)}; give one of them: "
+                     f"{', '.join(p.name for p in files)[:200]}")
+
+def _local(name: str | Path) -> Path | None:
+    "The model folder or GGUF file that a host's name means, or None where it can only be a name"
     source = EMBEDDED if str(name) == 'embedded' else Path(name)
     try: exists = source.exists()
     except OSError: exists = False                           # a name that no file system takes
     if not exists and source != EMBEDDED:
         if len(source.parts) < 3 and not str(name).startswith(('.', '~', os.sep)): return None
         raise ValueError(f"expected a model folder, got {str(name)[:200]}, which does not exist; was it moved?")
+    if is_gguf(source): return source.absolute()            # a link may have the ending that its file lacks
+    if source.is_dir() and not (source / 'config.json').exists() and any(source.glob('*.gguf')):
+        return _file_in(source.absolute())
     for part in ('config.json', 'tokenizer_config.json'):
         if not (source / part).is_file():
             raise ValueError(f"expected a model folder with {part}, got {source}; "
-                             "give 'embedded', a folder that save_pretrained wrote, or a hub id")
+                             "give 'embedded', a folder that save_pretrained wrote, a .gguf file, or a hub id")
     return source.resolve()
 
 def host_source(name: str | Path) -> Path | str:
-    "Where the name of a host leads: a folder, or an id of the hub"
-    return _folder(name) or HUB.get(str(name), str(name))
+    "Where the name of a host leads: a folder, a GGUF file (of a known host also one that is not here yet), or a hub id"
+    if found := _local(name): return found
+    known = KNOWN.get(str(name))
+    return str(name) if known is None else known.hub or known.path
+
+def host_id(name: str | Path) -> str:
+    "What a host is called in a run: embedded, a name out of `KNOWN` that is a file, a path, or a hub id"
+    source = host_source(name)
+    if source == EMBEDDED.resolve(): return 'embedded'
+    known = KNOWN.get(str(name))
+    return known.name if known and known.path and source == known.path else str(source)
 
 # %% ../nbs/01_host.ipynb #92f2ae62
 # Whatever a damaged or foreign model folder makes the libraries raise.
@@ -311,17 +333,28 @@ def reading_model(name: str | Path):
     except _UNREADABLE as e:
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
         raise ValueError(f"cannot load a causal language model from {str(name)[:200]!r} ({reason}); give a folder "
-                         "that save_pretrained wrote with safetensors and a tokenizer, or a hub id that is cached or "
-                         "can be reached") from None
+                         "that save_pretrained wrote with safetensors and a tokenizer, a whole .gguf file, or a hub id "
+                         "that is cached or can be reached") from None
     finally: transformers_logging.set_verbosity_warning()
 
 def _options(source: Path | str) -> dict:
     return dict(trust_remote_code=False, local_files_only=isinstance(source, Path))
 
+def _is_file(name: str | Path, source: Path | str) -> bool:
+    "Whether a host comes as a GGUF file; ValueError for a known one that is not here"
+    if not isinstance(source, Path) or source.is_dir(): return False
+    if not source.exists(): fetched(str(name))
+    return True
+
 def read_config(name: str | Path):
     "The configuration of a host, without its weights"
     source = host_source(name)
-    with reading_model(name): return AutoConfig.from_pretrained(source, **_options(source))
+    a_file = _is_file(name, source)
+    with reading_model(name):
+        if not a_file: return AutoConfig.from_pretrained(source, **_options(source))
+        config = gguf_config(source)
+        config.dtype = torch.float32        # what it is computed back to
+        return config
 
 # %% ../nbs/01_host.ipynb #19f18dc2
 def host_dtype(dtype: torch.dtype | str | None = None, device: torch.device | None = None) -> torch.dtype | str:
@@ -331,23 +364,50 @@ def host_dtype(dtype: torch.dtype | str | None = None, device: torch.device | No
     if isinstance(found, torch.dtype) and found.is_floating_point: return found
     raise ValueError(f"dtype expected float32, bfloat16 or float16, got {str(dtype)!r}; leave it out for the default")
 
-def load_host(name: str | Path = 'embedded', *, # 'embedded', a short name out of `HUB`, a folder, or an id of the hub
+@dataclass(frozen=True)
+class Origin:
+    "The file or the commit that a host's weights were read from"
+    file: str           # its name, without the folder
+    sha256: str = ''    # of a GGUF file
+    commit: str = ''    # of a repository of the hub
+
+def _read(source: Path | str, dtype, folder: Path | tuple | None = None): # what was made of a GGUF file
+    "(model, tokenizer) of a folder, a repository of the hub, or what was made of a file"
+    if isinstance(folder, tuple):
+        model, tokenizer = folder
+        tokenizer.padding_side = 'left'
+        return model.to(torch.float32 if dtype == 'auto' else dtype), tokenizer
+    source = folder or source
+    tokenizer = AutoTokenizer.from_pretrained(source, padding_side='left', **_options(source))
+    model, found = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, output_loading_info=True,
+                                                        dtype=dtype, **_options(source))
+    # A weight that the folder lacks would be made up at random, and nobody would notice.
+    if missing := sorted(found['missing_keys']):
+        raise ValueError(f'{len(missing)} weights are missing, like {missing[0]}')
+    return model, tokenizer
+
+def _origin(source: Path | str, sha256: str, config) -> Origin:
+    if sha256: return Origin(source.name, sha256)
+    if isinstance(source, Path): return Origin(', '.join(sorted(p.name for p in source.glob('*.safetensors'))))
+    return Origin('model.safetensors', commit=getattr(config, '_commit_hash', None) or '')
+
+def load_host(name: str | Path = 'embedded', *, # 'embedded', a name out of `KNOWN`, a folder, a .gguf file, or a hub id
               device: str | None = None, # default: cuda, mps or cpu, whichever is there first
               dtype: torch.dtype | str | None = None, # default: float32 on cpu, what the model was saved in elsewhere
               threads: int | None = None, # torch threads; one a process is often fastest on small machines
              ) -> Host:
-    "Load and freeze a causal language model"
+    "Load and freeze a causal language model; its `origin` says which weights these are"
     if threads: torch.set_num_threads(threads)
     source, device = host_source(name), _device(device)
-    dtype = host_dtype(dtype, device)
+    dtype, a_file, id = host_dtype(dtype, device), _is_file(name, source), host_id(name)
     with reading_model(name):
-        tokenizer = AutoTokenizer.from_pretrained(source, padding_side='left', **_options(source))
-        model, found = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, output_loading_info=True,
-                                                            dtype=dtype, **_options(source))
-        # A weight that the folder lacks would be made up at random, and nobody would notice.
-        if missing := sorted(found['missing_keys']):
-            raise ValueError(f'{len(missing)} weights are missing, like {missing[0]}')
-        return Host(model.to(device), tokenizer, id='embedded' if source == EMBEDDED.resolve() else str(source))
+        sha256 = digest(source) if a_file else ''
+        if (known := KNOWN.get(id)) and a_file and sha256 != known.sha256:
+            raise ValueError(f'its SHA-256 is another one; evolora host fetch {id}')
+        model, tokenizer = _read(source, dtype, plain_folder(source, sha256) if a_file else None)
+        host = Host(model.to(device), tokenizer, id=id)
+    host.origin = _origin(source, sha256, model.config)
+    return host
 
 # %% ../nbs/01_host.ipynb #7b7ad204
 ARCHITECTURES = {'qwen3': (Qwen3Config, Qwen3ForCausalLM), 'qwen2': (Qwen2Config, Qwen2ForCausalLM),

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from transformers import AutoModelForCausalLM, Gemma3TextConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from .adapters import blocks_of
 from .configuration import EcologyConfig
@@ -25,18 +25,20 @@ from .curriculum import budgets
 from .decoder import reads_whole
 from .economy import answer_cost
 from .exams import Examiner
-from .host import EMBEDDED, HUB, FlopMeter, Host, host_dtype, host_source, read_config, reading_model
+from .fetch import KNOWN, known_file
+from .host import HUB, FlopMeter, Host, host_dtype, host_id, host_source, read_config, reading_model
 from .organelles import Organelle, Population
 from .plasticity import Plasticity
 from .randomness import stream
 
 # %% ../nbs/12_profiles.ipynb #350110ca
 class HostProfile(BaseModel):
-    "What is known of a host of the hub without asking the hub"
+    "What is known of a host without its weights, and without asking the hub"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
     name: str = Field(description='short name, as `load_host` takes it')
-    hub: str = Field(description='id on the hub')
-    model_type: str = Field(pattern='^(qwen2|qwen3|gemma3_text)$', description='architecture, as transformers names it')
+    hub: str | None = Field(description='id on the hub; null for a GGUF file out of a package')
+    model_type: str = Field(pattern='^(qwen2|qwen3|gemma3_text|llama)$',
+                            description='architecture, as transformers names it')
     weights: int = Field(gt=0, description='number of parameters, tied ones once')
     hidden: int = Field(gt=0, description='width of the residual stream')
     layers: int = Field(gt=0, description='blocks')
@@ -47,20 +49,28 @@ class HostProfile(BaseModel):
     vocabulary: int = Field(gt=0, description='rows of the embedding, which is the unembedding too')
     context: int = Field(gt=0, description='tokens that it can look back on')
     window: int | None = Field(None, description='tokens that all but every sixth layer look back on; null for all')
-    dtype: str = Field('bfloat16', description='what the weights are saved in')
+    theta: float | None = Field(None, gt=0, description='base of the rotary frequencies; null for the usual one')
+    dtype: str = Field('bfloat16', description='what the weights are saved in, or computed back to')
     frame: int = Field(ge=0, description='tokens that the chat template puts around a question')
     mind: str = Field(description='what one has to mind')
 
     def config(self):
         "The configuration that transformers makes the model from"
-        kind = {'qwen2': Qwen2Config, 'qwen3': Qwen3Config, 'gemma3_text': Gemma3TextConfig}[self.model_type]
-        width = {} if self.model_type == 'qwen2' else {'head_dim': self.head_dim}
+        kind = {'qwen2': Qwen2Config, 'qwen3': Qwen3Config, 'gemma3_text': Gemma3TextConfig,
+                'llama': LlamaConfig}[self.model_type]
+        own = {} if self.model_type == 'qwen2' else {'head_dim': self.head_dim}
+        if self.window: own['sliding_window'] = self.window
+        if self.theta: own['rope_parameters'] = {'rope_type': 'default', 'rope_theta': self.theta}
         return kind(hidden_size=self.hidden, num_hidden_layers=self.layers, num_attention_heads=self.heads,
                     num_key_value_heads=self.kv_heads, intermediate_size=self.intermediate, vocab_size=self.vocabulary,
-                    max_position_embeddings=self.context, tie_word_embeddings=True, dtype=self.dtype,
-                    **width, **({'sliding_window': self.window} if self.window else {}))
+                    max_position_embeddings=self.context, tie_word_embeddings=True, dtype=self.dtype, **own)
 
 # %% ../nbs/12_profiles.ipynb #923ef4f2
+_SMOL = HostProfile(name='smollm2-135m', hub=HUB['smollm2-135m'], model_type='llama', weights=134_515_008, hidden=576,
+                    layers=30, heads=9, kv_heads=3, head_dim=64, intermediate=1536, vocabulary=49_152, context=8192,
+                    theta=1e5, frame=30, mind='its template opens every conversation with a system line: most of the '
+                    'frame')
+
 PROFILES = {p.name: p for p in (
     HostProfile(name='qwen3-0.6b', hub=HUB['qwen3-0.6b'], model_type='qwen3', weights=596_049_920, hidden=1024,
                 layers=28, heads=16, kv_heads=8, head_dim=128, intermediate=3072, vocabulary=151_936, context=40_960,
@@ -70,14 +80,26 @@ PROFILES = {p.name: p for p in (
                 window=512, frame=9, mind='its licence is accepted on the hub first; float16 overflows, take bfloat16'),
     HostProfile(name='qwen2.5-0.5b', hub=HUB['qwen2.5-0.5b'], model_type='qwen2', weights=494_032_768, hidden=896,
                 layers=24, heads=14, kv_heads=2, head_dim=64, intermediate=4864, vocabulary=151_936, context=32_768,
-                frame=29, mind='its template opens every conversation with a system prompt: most of the frame'))}
+                frame=29, mind='its template opens every conversation with a system prompt: most of the frame'),
+    _SMOL,
+    _SMOL.model_copy(update={'name': 'smollm2-135m-q4', 'hub': None, 'dtype': 'float32', 'mind':
+                             'rounded weights, and not those of smollm2-135m: an adapter belongs to one of the two'}),
+    _SMOL.model_copy(update={'name': 'smollm2-360m', 'hub': HUB['smollm2-360m'], 'weights': 361_821_120, 'hidden': 960,
+                             'layers': 32, 'heads': 15, 'kv_heads': 5, 'intermediate': 2560}))}
 
 _FRAME = 2      # of the embedded host, and of one that has no profile
 
+def _by(name: str) -> HostProfile | None:
+    "The profile of a hub id, or of the name of a file"
+    return next((p for p in PROFILES.values() if name == (p.hub or p.name)), None)
+
 def profile_of(host: str | Path | Host) -> HostProfile | None:
-    "The profile of a host, by name, id or the host itself; None where there is none"
-    name = host.id if isinstance(host, Host) else str(host_source(host))
-    return next((p for p in PROFILES.values() if p.hub == name), None)
+    "The profile of a host, by name, id, file or the host itself; None where there is none"
+    if isinstance(host, Host):
+        read = getattr(getattr(host, 'origin', None), 'sha256', '')
+        return _by(next((k.name for k in KNOWN.values() if k.sha256 and k.sha256 == read), host.id))
+    source = host_source(host)
+    return _by(known_file(source) if isinstance(source, Path) else source)
 
 # %% ../nbs/12_profiles.ipynb #709f7be7
 class Blueprint(Host):
@@ -111,9 +133,7 @@ def blueprint(host: str | Path | Host, *, # what `load_host` takes, or a host
     known = profile_of(host)
     if isinstance(host, Host): config, id, dtype = host.config, host.id, dtype or host.dtype
     else:
-        source = host_source(host)
-        id = 'embedded' if source == EMBEDDED.resolve() else str(source)
-        config = known.config() if known else read_config(host)
+        id, config = host_id(host), known.config() if known else read_config(host)
     dtype = host_dtype(dtype)
     return Blueprint(config, id=id, dtype=_saved_as(config) if dtype == 'auto' else dtype,
                      prompt=question + (known.frame if known else _FRAME))

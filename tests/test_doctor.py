@@ -1,8 +1,10 @@
 """A doctor who does not faint: whatever is broken is a line with advice, offline, and nothing is changed."""
+import hashlib
 import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -20,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def nobody_home(monkeypatch, tmp_path):
     "A home and a hub cache that are empty"
     for name in ('HOME', 'USERPROFILE'): monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.delenv('EVOLORA_CACHE', raising=False)
     monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path / 'cache' / 'hub'))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -42,7 +45,9 @@ def test_a_healthy_machine(nobody_home, monkeypatch):
     assert not (table.verdict == 'missing').any()
     assert table.loc['torch', 'found'] == metadata.version('torch')
     assert host.load_host('embedded').weights_hash() in table.loc['host: embedded', 'found']
-    for name in PROFILES: assert (table.loc[f'host: {name}', ['found', 'verdict']] == ['not cached', 'note']).all()
+    for name, profile in PROFILES.items():
+        found_as = 'not cached' if profile.hub else 'not fetched'
+        assert (table.loc[f'host: {name}', ['found', 'verdict']] == [found_as, 'note']).all()
     assert list(nobody_home.iterdir()) == [], 'something was written'
 
 
@@ -100,6 +105,22 @@ def test_a_host_that_is_cached(nobody_home, monkeypatch):
         verdicts.append(tuple(found().loc['host: qwen3-0.6b', ['found', 'verdict']]))
     assert verdicts == [('cached in part', 'note')] * 2 + [('cached', 'ok')]
     assert found().loc['host: gemma-3-270m', 'found'] == 'not cached'
+
+
+def test_a_host_that_was_fetched_as_a_file(nobody_home, monkeypatch):
+    from evolora import fetch
+    small = replace(fetch.KNOWN['smollm2-135m-q4'], size=5, sha256=hashlib.sha256(b'hello').hexdigest())
+    monkeypatch.setitem(fetch.KNOWN, small.name, small)
+    small.path.parent.mkdir(parents=True)
+    small.path.write_bytes(b'hello')
+    row = found().loc[f'host: {small.name}']
+    assert row.verdict == 'ok' and small.sha256[:16] in row.found and 'not loaded yet' in row.found
+    assert found().loc['folder: evolora cache', 'found'].startswith('~/.cache/evolora')
+    small.path.write_bytes(b'jello')
+    row = found().loc[f'host: {small.name}']
+    assert (row.found, row.verdict, row.advice) == ('another file than it should be', 'note',
+                                                    f'evolora host fetch {small.name}')
+    assert found().loc['host: smollm2-135m', 'found'] == 'not cached', 'the one is not the other'
 
 
 def test_offline_is_said(monkeypatch):

@@ -31,7 +31,7 @@ ATTENTION = '''
 
 # Libraries that few modules may import: at the top, and only inside functions.
 HEAVY = {
-    'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'host', 'plasticity', 'pretraining',
+    'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'gguf', 'host', 'plasticity', 'pretraining',
                'trees',
                'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
                'controls', 'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines',
@@ -39,7 +39,7 @@ HEAVY = {
                'overhead',
                'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins',
                *(f'attention.{name}' for name in ATTENTION)},
-              {'runs', 'doctor', 'bench', 'cli'}),
+              {'runs', 'doctor', 'bench', 'cli', 'hosts'}),
     'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'report', 'dashboard', 'timeline', 'weights',
                 *(f'attention.{name}' for name in ('pictures', 'account', 'panel'))},
                {'cli', 'bench', 'results'}),
@@ -107,7 +107,8 @@ def imports(module, code):
 
 def wrong_order(module, code, order):
     "Modules of the package that this one imports although their notebook does not come before its own"
-    used = {name.removeprefix('evolora.') for name, _ in imports(module, code)} & set(order)
+    # `gguf` is a library, and `evolora.gguf` a module of ours
+    used = {name[8:] for name, _ in imports(module, code) if name.startswith('evolora.')} & set(order)
     return sorted(name for name in used if order.index(name) >= order.index(module))
 
 
@@ -165,6 +166,7 @@ def test_the_rules_catch_what_they_are_for():
     assert wrong_order('host', 'def f():\n    from evolora import economy', order) == ['economy']
     assert wrong_order('host', 'def f():\n    import evolora.host', order) == ['host']
     assert wrong_order('host', 'from .tasks import x\nimport numpy', order) == []
+    assert wrong_order('tasks', 'import host', order) == []
     order = ['attention.mixers', 'host', 'attention.search']
     assert wrong_order('attention.mixers', 'from ..host import x\nfrom .search import y', order) == sorted(order[1:])
     assert wrong_order('host', 'from evolora.attention import search', order) == ['attention.search']
