@@ -10,7 +10,7 @@ __all__ = ['MAX_DEPTH', 'MAX_REPLY', 'MAX_TEXT', 'MAX_NESTING', 'WORDS', 'Task',
 # %% ../nbs/00_families.ipynb #7ad8645b
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -50,13 +50,14 @@ class Family:
     "One kind of question: how to draw it, read its answer, score it, and get it wrong"
     name = ''
     longest = 16        # answers never have more characters than this
-    coin = 0.0          # chance of full success by guessing blindly within the format
+    coin = 0.0          # chance of full success by guessing blindly within the format, at every depth
     lowest = 1          # the easiest depth: 1, or 0 where there is one easier than that
     instruction = 'Reply with the answer only.'     # how an answer has to look, in words to put behind a question
     extraction = 'the last line'                    # in words: which part of a longer reply counts as the answer
     habits: tuple[str, ...] = ()                    # other conventions under which the question has another answer
     @property
     def depths(self) -> range: return range(self.lowest, MAX_DEPTH + 1)
+    def guess(self, depth: int) -> float: "`coin`, where it depends on the depth"; return self.coin
     def draw(self, rng: np.random.Generator, depth: int, difficulty: float) -> Task: raise NotImplementedError
     def read(self, line: str, task: Task): "The value that the answer line holds, or None"; return line or None
     def extract(self, text: str) -> str: "The part of a reply that `extraction` describes"; return final_line(text)
@@ -66,6 +67,12 @@ class Family:
     def misconception(self, task: Task) -> str: "The answer of one consistent wrong idea"; raise NotImplementedError
     def habit(self, task: Task,
               name: str) -> str: "The answer by another convention out of `habits`"; raise NotImplementedError
+    def with_habit(self, task: Task, name: str) -> Task:
+        "The same question where another convention holds: what was right is wrong now, and the other way round"
+        if name not in self.habits:
+            known = ', '.join(self.habits) or 'it has none'
+            raise ValueError(f"expected a habit of {self.name} ({known}), got {name!r:.60}")
+        return replace(task, answer=self.habit(task, name))
 
     def task(self, depth: int, difficulty: float, prompt: str, answer, **meta) -> Task:
         return Task(self.name, depth, round(float(difficulty), 3), prompt, str(answer), meta)
@@ -79,7 +86,7 @@ class Family:
         progress = float(self.progress(value, task))
         return Grade(True, progress, progress == 1.0)
 
-# %% ../nbs/00_families.ipynb #0ff59c6c
+# %% ../nbs/00_families.ipynb #e50fdcbf
 def last_match(pattern: str, text: str) -> str:
     "The last match of a pattern in a reply, or nothing; the pattern has to be one that never looks back far"
     found = ''
@@ -88,8 +95,8 @@ def last_match(pattern: str, text: str) -> str:
     return found if len(found) <= MAX_REPLY else ''
 
 def last_number(text: str) -> str:
-    "The last number in a reply, without commas between thousands: of `10 - 3 = 1,007.` it is `1007`"
-    return last_match(r'(?:(?<![\w)])-)?[0-9]+(?:,[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?', text).replace(',', '')
+    "The last number in a reply (2:30 is one), without commas between thousands: of `10 - 3 = 1,007.` it is `1007`"
+    return last_match(r'(?:(?<![\w)])-)?[0-9]+(?:,[0-9]{3}(?![0-9]))*(?:[.:][0-9]+)?', text).replace(',', '')
 
 def plain_line(text: str) -> str:
     "The last line of a reply that is no code fence, without marks of quotation or emphasis around it or a full stop"
@@ -142,8 +149,16 @@ class _Number(Family):
 # %% ../nbs/00_families.ipynb #5bfd3c32
 class Math(_Number):
     "Sums and differences: numbers of 2 digits at depths 1 (+) and 2 (−), of 3 digits at depths 3 (+) and 4 (−)"
-    name = 'math'
+    name, lowest = 'math', 0
+    def _easy(self, rng, difficulty):
+        "One digit is added to at most 19; in several words, or there would be too few questions for four streams"
+        a, b = int(rng.integers(1, _between(9, 19, difficulty) + 1)), int(rng.integers(1, 10))
+        said = pick(rng, ('is {} + {}', 'is {} plus {}', 'is {} and {}', 'is the sum of {} and {}', 'do {} and {} make',
+                          'is {} and {} together'))
+        return self.task(0, difficulty, f'What {said.format(a, b)}?', a + b, a=a, b=b, op='+')
+
     def draw(self, rng, depth, difficulty):
+        if depth == 0: return self._easy(rng, difficulty)
         low, high = (10, _between(60, 99, difficulty)) if depth < 3 else (100, _between(500, 999, difficulty))
         op = '+' if depth % 2 else '-'
         b = int(rng.integers(low, high + 1))
@@ -151,18 +166,20 @@ class Math(_Number):
         return self.task(depth, difficulty, f'What is {a} {op} {b}?', a + b if op == '+' else a - b, a=a, b=b, op=op)
 
     def misconception(self, task):
-        "Works digit by digit and forgets every carry and borrow"
+        "Works digit by digit and forgets every carry and borrow; at depth 0 counts on from the first number, included"
+        if task.depth == 0: return str(int(task.answer) - 1)
         a, b = (str(task.meta[k]).zfill(4) for k in 'ab')
         plus = task.meta['op'] == '+'
         return str(int(''.join(str((int(x) + int(y)) % 10 if plus else abs(int(x) - int(y))) for x, y in zip(a, b))))
 
 # %% ../nbs/00_families.ipynb #10762b09
 class Sequence(_Number):
-    "The next term: steady steps (1), two alternating steps (2), growing steps (3), double and add (4)"
-    name = 'math.sequence'
+    "The next term: small steady steps (0), any steady steps (1), two in turn (2), growing (3), double and add (4)"
+    name, lowest = 'math.sequence', 0
     def draw(self, rng, depth, difficulty):
-        start, step = int(rng.integers(1, 100)), int(rng.integers(2, _between(40, 99, difficulty) + 1))
-        if depth == 1: terms = [start + step * i for i in range(5)]
+        if depth == 0: start, step = int(rng.integers(1, _between(80, 199, difficulty))), pick(rng, (1, 2, 3, 5, 10))
+        else: start, step = int(rng.integers(1, 100)), int(rng.integers(2, _between(40, 99, difficulty) + 1))
+        if depth < 2: terms = [start + step * i for i in range(5)]
         elif depth == 2:
             p, q = (int(x) for x in rng.integers(1, _between(10, 20, difficulty) + 1, 2))
             terms = [start, start + p, start + p + q, start + 2 * p + q, start + 2 * p + 2 * q]
@@ -180,11 +197,11 @@ class Sequence(_Number):
 # %% ../nbs/00_families.ipynb #944f5634
 class MultiStep(_Number):
     "A number is changed step by step: depth + 1 steps of adding, taking away and doubling"
-    name = 'math.multi_step'
+    name, lowest = 'math.multi_step', 0
     def draw(self, rng, depth, difficulty):
-        values, words = [int(rng.integers(10, 100))], []
+        values, words = [int(rng.integers(*((10, 100) if depth else (1, _between(40, 80, difficulty)))))], []
         for _ in range(depth + 1):
-            x, k = values[-1], int(rng.integers(1, _between(9, 30, difficulty) + 1))
+            x, k = values[-1], int(rng.integers(1, (_between(9, 30, difficulty) if depth else 9) + 1))
             kind = pick(rng, ('add', 'take', 'double')[:3 if x < 80 else 2])
             if kind == 'take' and x <= k: kind = 'add'
             values.append({'add': x + k, 'take': x - k, 'double': 2 * x}[kind])
@@ -197,7 +214,7 @@ class MultiStep(_Number):
 # %% ../nbs/00_families.ipynb #b0d0d93f
 class Sort(Family):
     "Letters in alphabetical order: depth + 3 different letters"
-    name, longest = 'string.sort', 7
+    name, longest, lowest = 'string.sort', 7, 0
     instruction, extraction = 'Reply with the sorted letters only, as one word.', 'the last word in lower-case letters'
     def draw(self, rng, depth, difficulty):
         n = depth + 3
@@ -226,12 +243,12 @@ WORDS = ('apple bird boat book bread bridge cat chair cloud corn dog door dust f
          'sun table tree wall wind wood').split()
 
 class WordCount(Family):
-    "How many words stand in each group: 2, 3, 3 and 4 groups at depths 1 to 4"
-    name, longest = 'word.count', 7
+    "How many words stand in each group: 2, 2, 3, 3 and 4 groups at depths 0 to 4"
+    name, longest, lowest = 'word.count', 7, 0
     instruction = 'Reply with the numbers only, with one space between them.'
     extraction = 'the last numbers that have one space between them'
     def draw(self, rng, depth, difficulty):
-        groups, most = {1: (2, 6), 2: (3, 5), 3: (3, 8), 4: (4, 8)}[depth]
+        groups, most = {0: (2, 4), 1: (2, 6), 2: (3, 5), 3: (3, 8), 4: (4, 8)}[depth]
         counts = rng.integers(1, _between(most - 1, most, difficulty) + 1, groups).tolist()
         text = ' / '.join(' '.join(WORDS[i] for i in rng.integers(len(WORDS), size=n)) for n in counts)
         return self.task(depth, difficulty, f'Count the words in each group: {text}', ' '.join(map(str, counts)),
@@ -266,11 +283,12 @@ def _evaluate(expression: list[str], swap: bool = False) -> bool:
     return value
 
 class Logic(Family):
-    "Four truth values, left to right: expressions of 1 to 4 operators"
-    name, longest, coin = 'logic.bool', 4, 1 / 16
+    "Four truth values, left to right: expressions of 1 to 4 operators, at depth 0 of `not` alone"
+    name, longest, coin, lowest = 'logic.bool', 4, 1 / 16, 0
     instruction = 'Reply with T or F for each, as one word of four letters.'
     extraction = 'the last word of four letters T and F'
     def _expression(self, rng, depth, difficulty):
+        if depth == 0: return ['not'] * int(rng.integers(2 + (rng.random() < .4 + .6 * difficulty))) + [pick(rng, 'TF')]
         words = []
         for i in range(depth + 1):
             if i: words.append('xor' if rng.random() < .3 * difficulty else pick(rng, ('and', 'or')))
@@ -297,7 +315,8 @@ class Logic(Family):
         i = int(rng.integers(4))
         return task.answer[:i] + ('F' if task.answer[i] == 'T' else 'T') + task.answer[i + 1:]
     def misconception(self, task):
-        "Takes `and` for `or`, and `or` for `and`"
+        "Takes `and` for `or`, and `or` for `and`; at depth 0 reads over every `not`"
+        if task.depth == 0: return self._letters(e[-1] == 'T' for e in task.meta['expressions'])
         return self._letters(_evaluate(e, True) for e in task.meta['expressions'])
 
 # %% ../nbs/00_families.ipynb #762b7598
@@ -311,8 +330,8 @@ def _load_json(text: str):
 def _dump_json(value: dict) -> str: return json.dumps(value, separators=(',', ':'))
 
 class JsonRepair(Family):
-    "Give back the JSON object that lost something: 1, 2, 2 and 3 faults in 2 to 4 pairs"
-    name, longest = 'json_repair', 48
+    "Give back the JSON object that lost something: 1, 2, 2 and 3 faults in 2 to 4 pairs; at depth 0 one in one pair"
+    name, longest, lowest = 'json_repair', 48, 0
     instruction = 'Reply with the JSON object only, on one line.'
     extraction = 'the last JSON object, also inside a fenced block'
     def _value(self, rng, depth, difficulty):
@@ -321,11 +340,11 @@ class JsonRepair(Family):
         return int(rng.integers(0, _between(10, 99, difficulty) + 1))
 
     def draw(self, rng, depth, difficulty):
-        keys = [chr(97 + int(i)) for i in rng.permutation(26)[:{1: 2, 2: 2, 3: 3, 4: 4}[depth]]]
+        keys = [chr(97 + int(i)) for i in rng.permutation(26)[:(1, 2, 2, 3, 4)[depth]]]
         whole = {k: self._value(rng, depth, difficulty) for k in keys}
         text = broken = _dump_json(whole)
         places = [i for i, c in enumerate(text) if c in '{}":,[]' and (c != ',' or text[i + 1] == '"')]
-        for i in sorted(rng.choice(places, {1: 1, 2: 2, 3: 2, 4: 3}[depth], replace=False), reverse=True):
+        for i in sorted(rng.choice(places, (1, 1, 2, 2, 3)[depth], replace=False), reverse=True):
             broken = broken[:i] + broken[i + 1:]
         return self.task(depth, difficulty, f'Repair the JSON: {broken}', text, whole=whole)
 
@@ -351,8 +370,8 @@ class JsonRepair(Family):
 
 # %% ../nbs/00_families.ipynb #71f7c6cb
 class CodeFormat(Family):
-    "One line of Python with its spaces put in: 1 to 4 operators, calls from depth 2 on"
-    name, longest = 'code.format', 40
+    "One line of Python with its spaces put in: 1 to 4 operators, calls from depth 2 on; at depth 0 an assignment"
+    name, longest, lowest = 'code.format', 40, 0
     instruction = 'Reply with the line of code only.'
     extraction = 'the last line that is no code fence, without quotes or a full stop'
     def _operand(self, rng, calls):
@@ -364,6 +383,7 @@ class CodeFormat(Family):
         operators = ['+', '-', '*'] + (['//', '==', '<='] if difficulty > .5 else [])
         call_at = int(rng.integers(depth + 1)) if depth >= 2 else -1
         pieces = [chr(97 + int(rng.integers(26))), '=']
+        if depth == 0 and difficulty > .5: pieces[1] = pick(rng, ('=', '+=', '-=', '*='))
         for i in range(depth + 1):
             if i: pieces.append(pick(rng, operators))
             pieces += self._operand(rng, i == call_at)

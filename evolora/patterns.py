@@ -44,7 +44,7 @@ def _atom(rng: np.random.Generator, depth: int) -> str:
 
 def draw_pattern(rng: np.random.Generator, depth: int, difficulty: float) -> list[list[str]]:
     "A pattern as a list of [atom, quantifier]; deeper ones have more atoms and richer ones"
-    atoms = [[_atom(rng, depth), ''] for _ in range({1: 2, 2: 2, 3: 3, 4: 4}[depth] + int(rng.random() < difficulty))]
+    atoms = [[_atom(rng, depth), ''] for _ in range((1, 2, 2, 3, 4)[depth] + int(rng.random() < difficulty))]
     for i in rng.permutation(len(atoms))[:1 + depth // 2]: atoms[i][1] = pick(rng, '+*?')
     return atoms
 
@@ -82,7 +82,7 @@ def _sample(atoms, rng, n: int, good: bool) -> list[str]:
 # %% ../nbs/00_patterns.ipynb #c7ca3d48
 class Recognition(Family):
     "For four texts, does the whole text match?"
-    name, longest, coin = 'regex.recognition', 4, 1 / 16
+    name, longest, coin, lowest = 'regex.recognition', 4, 1 / 16, 0
     instruction = 'Reply with y or n for each, as one word of four letters.'
     extraction = 'the last word of four letters y and n'
     def draw(self, rng, depth, difficulty):
@@ -114,7 +114,7 @@ class Recognition(Family):
 # %% ../nbs/00_patterns.ipynb #56280d17
 class Synthesis(Family):
     "Write a pattern that matches the first texts and none of the others"
-    name, longest = 'regex.synthesis', 36
+    name, longest, lowest = 'regex.synthesis', 36, 0
     instruction = 'Reply with the regular expression only.'
     extraction = 'the last line that is no code fence, without quotes or a full stop'
     def draw(self, rng, depth, difficulty):
