@@ -160,7 +160,7 @@ def _prices(answers: pd.DataFrame, config: EcologyConfig) -> dict[str, float]:
     brings = revenue(worth, np.array([book.price(c) for c in answers.cell])) - penalty(worth)
     cost = max(brings.mean(), .1 * float(np.maximum(worth, 0).mean())) / RETURN
     tokens = float((answers.prompt_tokens + answers.new_tokens).mean())
-    return {'price_gflop': round(cost / 2 / float(answers.gflops.mean()), 9), 'price_token': round(cost / 2 / tokens, 9)}
+    return {'price_gflop': round(float(cost) / 2 / float(answers.gflops.mean()), 9), 'price_token': round(float(cost) / 2 / tokens, 9)}
 
 def _room(host: Host, answers: pd.DataFrame) -> int:
     "Tokens that an answer may have: the longest right one, and the longest gold one of some questions"
