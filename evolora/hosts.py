@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['HOSTS', 'host_app', 'unfinished', 'interruptible', 'fetch', 'train', 'measure']
 
-# %% ../nbs/19_hosts.ipynb #1913bf29
+# %% ../nbs/19_hosts.ipynb #435460a9
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ import typer
 
 from .terminal import exists, progress, say, show, visible
 
-# %% ../nbs/19_hosts.ipynb #b8840759
+# %% ../nbs/19_hosts.ipynb #19456b10
 HOSTS = ('embedded, smollm2-135m-q4, smollm2-135m, smollm2-360m, qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b, a model '
          'folder, a .gguf file, or a Hugging Face id.')
 
@@ -35,7 +35,7 @@ def interruptible(out: Path):
         say(f'stopped; the same command goes on from the last checkpoint in {out}')
         raise typer.Exit(130) from None
 
-# %% ../nbs/19_hosts.ipynb #8919dd71
+# %% ../nbs/19_hosts.ipynb #f3f7ddaa
 _FETCH = ('smollm2-135m-q4 (a GGUF file out of a package), or a host of the hub: smollm2-135m, smollm2-360m, '
           'qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b.')
 
@@ -99,7 +99,7 @@ def _examined(program, config):
                              f'on {tokens} tokens: {visible(found.why)}; see evolora attention evaluate')
     return program
 
-# %% ../nbs/19_hosts.ipynb #cfb02246
+# %% ../nbs/19_hosts.ipynb #96c1f813
 @host_app.command()
 def measure(host: Annotated[str, typer.Option(help=HOSTS)] = 'embedded',
             n: Annotated[int, typer.Option(min=8, help='Selection tasks per family.')] = 96,
