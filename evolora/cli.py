@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['app', 'own', 'run', 'ask', 'export', 'compare', 'report', 'timeline', 'watch', 'doctor', 'lab', 'tasks', 'sft',
-           'holdout', 'main']
+           'holdout', 'train', 'main']
 
 # %% ../nbs/20_cli.ipynb #3c8b1fa9
 import os
@@ -336,6 +336,47 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
                                            'OOD, above the host': spread('OOD gain', '+')}),
           f'Holdout, {n} + {n} questions')
     print('The holdout is looked at once for each configuration; to choose between settings, use selection questions.')
+
+# %% ../nbs/20_cli.ipynb #ab59200c
+@host_app.command()
+def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
+          seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
+          steps: Annotated[int | None,
+                           typer.Option(min=1, help='Optimiser steps; default: as for the shipped host.')] = None,
+          attention: Annotated[str | None, typer.Option(metavar='FILE|VARIANT', help='A mechanism in the place of '
+                               'Qwen3\'s attention: a file with its source, or a standard one like '
+                               '`matrix_mixers/semiseparable`. It is examined in a process that can do little else, '
+                               'and then runs in this one.')] = None,
+          threads: Annotated[int, typer.Option(min=1, help='Torch threads.')] = 2):
+    "Train the embedded host again, from nothing; a second call goes on where the first was stopped."
+    import torch
+    from evolora.attention.programs import read_program
+    from evolora.pretraining import PretrainingConfig, pretrain
+    config = PretrainingConfig(seed=seed)
+    if steps: config = config.model_copy(update={'steps': steps, 'schooling': min(steps, config.schooling)})
+    unfinished(out)
+    program = None if attention is None else _examined(read_program(attention), config)
+    torch.set_num_threads(threads)
+    with interruptible(out) as bar:
+        job = bar.add_task('training', total=config.steps)
+        def show(step, loss): bar.update(job, completed=step, description=f'loss {loss:.3f}')
+        pretrain(config, out, attention=program, on_step=show)
+    print(f'host: {out}\nmeasure it: evolora host measure --host {out}\nlive on it: evolora run --host {out}')
+
+def _examined(program, config):
+    "The program, if it passes every check at the size of this host, on short texts and on ones that fill a row"
+    from evolora.attention.ladder import Tier
+    from evolora.attention.sandbox import Limits
+    from evolora.attention.validation import LEAKS, validate
+    size, limits = (config.hidden, config.layers, config.heads), Limits(seconds=600, processor_seconds=300)
+    # All positions of a whole row would take minutes; all lengths do not.
+    for tokens, every in ((64, LEAKS), (config.row, ('causal prefix',))):
+        tier = Tier(name='host', sizes=(size,), vocab=256, rows=1, context=tokens, steps=1, rate=1e-3)
+        found = validate(program.source, tier=tier, every=every, limits=limits)
+        if found.status != 'ok':
+            raise ValueError(f'--attention expected a mechanism that passes all checks, got one that is {found.status} '
+                             f'on {tokens} tokens: {visible(found.why)}; see evolora attention evaluate')
+    return program
 
 # %% ../nbs/20_cli.ipynb #d99cfe8a
 def _unread() -> int:

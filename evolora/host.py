@@ -281,10 +281,11 @@ def _device(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError):
         raise ValueError(f"expected a device that torch has here, such as cpu, got {name!r}; leave it out") from None
 
-def _file_in(folder: Path) -> Path:
-    "The one GGUF file of a folder; ValueError where it has another number of them"
+def _file_in(folder: Path) -> Path | None:
+    "The one GGUF file of a folder, None where it has none or is a model folder; ValueError where it has several"
+    if not folder.is_dir() or (folder / 'config.json').exists(): return None
     files = sorted(p for p in folder.iterdir() if p.suffix.lower() == '.gguf' and p.is_file())
-    if len(files) == 1: return files[0]
+    if len(files) < 2: return files[0] if files else None
     raise ValueError(f"expected one .gguf file in {folder}, got {len(files)}; give one of them: "
                      f"{', '.join(p.name for p in files)[:200]}")
 
@@ -297,8 +298,7 @@ def _local(name: str | Path) -> Path | None:
         if len(source.parts) < 3 and not str(name).startswith(('.', '~', os.sep)): return None
         raise ValueError(f"expected a model folder, got {str(name)[:200]}, which does not exist; was it moved?")
     if is_gguf(source): return source.absolute()            # a link may have the ending that its file lacks
-    if source.is_dir() and not (source / 'config.json').exists() and any(source.glob('*.gguf')):
-        return _file_in(source.absolute())
+    if file := _file_in(source.absolute()): return file
     for part in ('config.json', 'tokenizer_config.json'):
         if not (source / part).is_file():
             raise ValueError(f"expected a model folder with {part}, got {source}; "

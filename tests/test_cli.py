@@ -24,6 +24,8 @@ from evolora.charts import CHARTS
 from evolora.checkpoints import checkpoints
 from evolora.cli import app, main
 from evolora.ecology import Ecology
+from evolora.fetch import KNOWN
+from evolora.gguf import write_tiny_gguf
 from evolora.host import load_host, tiny_host
 from evolora.learning import Settings
 from evolora.runs import TABLES, Run
@@ -235,6 +237,7 @@ def test_nothing_is_overwritten_by_tasks(say, occupy):
     (['tasks', '--family', 'math', '--depth', 1, '--split', 'holdout', '--n', 1200, '--out', 'x'], 'ask for fewer'),
     (['ask'], 'run'), (['ask', 'run'], 'prompt'), (['host', 'walk'], 'walk'), (['host', 'train'], '--out'),
     (['host', 'train', '--steps', 0, '--out', 'x'], '--steps'),
+    (['host', 'fetch'], 'NAME'),
     (['host', 'measure', '--n', 0], '--n')], ids=lambda x: ' '.join(map(str, x)) if isinstance(x, list) else '')
 def test_a_bad_argument_is_one_line(say, arguments, says): refuses(say, *arguments, says=says)
 
@@ -451,10 +454,27 @@ def test_a_disk_that_was_full_from_the_beginning_is_one_line(say, world, monkeyp
 
 def test_a_dry_run_loads_and_writes_nothing(say, monkeypatch):
     monkeypatch.setattr('evolora.host.load_host', lambda *args, **how: pytest.fail('weights were loaded'))
-    for host in ('embedded', 'qwen3-0.6b', 'gemma-3-270m', 'qwen2.5-0.5b'):
+    monkeypatch.setenv('EVOLORA_CACHE', 'nowhere')
+    for host in ('embedded', *KNOWN):
         code, out, err = say('run', '--host', host, '--dry-run')
         assert code == 0 and 'no weights were loaded' in out and 'GFLOP' in out, err
     assert not list(Path().iterdir())
+
+
+def test_a_gguf_file_is_lived_on_and_gone_on_with(say, tmp_path, monkeypatch):
+    monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
+    write_tiny_gguf('tiny.gguf')
+    assert say('run', '--config', config(), '--host', 'tiny.gguf', '--generations', 1, '--out', 'run')[0] == 0
+    assert Run.open('run').host['id'] == str(Path('tiny.gguf').absolute())
+    assert say('run', '--resume', 'run', '--host', 'tiny.gguf', '--generations', 2)[0] == 0
+    assert say('ask', 'run', 'hello')[0] == 0
+    code, out, err = say('run', '--host', 'tiny.gguf', '--config', 'debug', '--dry-run')
+    assert code == 0 and '33,088' in out, err
+    refuses(say, 'run', '--host', 'smollm2-135m-q4', '--out', 'out', says='evolora host fetch smollm2-135m-q4')
+    Path('tiny.gguf').write_bytes(Path('tiny.gguf').read_bytes()[:5000])
+    for arguments in (['run', '--host', 'tiny.gguf', '--out', 'out'], ['run', '--host', 'tiny.gguf', '--dry-run'],
+                      ['ask', 'run', 'hello'], ['host', 'measure', '--host', 'tiny.gguf', '--out', 'x.json']):
+        refuses(say, *arguments, says='not a whole GGUF file')
 
 
 # --- comparing, and what is here

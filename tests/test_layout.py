@@ -39,7 +39,7 @@ HEAVY = {
                'overhead',
                'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins',
                *(f'attention.{name}' for name in ATTENTION)},
-              {'runs', 'doctor', 'bench', 'cli', 'hosts'}),
+              {'runs', 'doctor', 'bench', 'cli'}),
     'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'report', 'dashboard', 'timeline', 'weights',
                 *(f'attention.{name}' for name in ('pictures', 'account', 'panel'))},
                {'cli', 'bench', 'results'}),

@@ -1,4 +1,6 @@
 """Hosts on paper: what is counted without weights is what there is with them, and prices that fit keep a life going."""
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,10 @@ from evolora.credit import RULES
 from evolora.trees import Lesson
 from evolora.ecology import Ecology
 from evolora.economy import answer_cost
-from evolora.host import ARCHITECTURES, HUB, Host, byte_tokenizer, host_source, load_host, tiny_host
+from evolora.fetch import KNOWN
+from evolora.files import digest
+from evolora.gguf import write_tiny_gguf
+from evolora.host import ARCHITECTURES, HUB, Host, byte_tokenizer, host_id, host_source, load_host, tiny_host
 from evolora.organelles import Population
 from evolora.profiles import PROFILES, _Full, _lesson, blueprint, forecast, kept_for_learning, priced_for, profile_of
 
@@ -28,10 +33,13 @@ def save(host, folder):
 
 # --- names
 
-def test_every_short_name_has_a_profile(): assert {n: p.hub for n, p in PROFILES.items()} == HUB
+def test_every_short_name_has_a_profile():
+    assert set(PROFILES) == set(KNOWN) and {n: p.hub for n, p in PROFILES.items() if p.hub} == HUB
+    for name, known in KNOWN.items():
+        assert (known.hub, known.memory) == (PROFILES[name].hub, 4 * PROFILES[name].weights)
 
 
-@every_profile
+@pytest.mark.parametrize('name', HUB)
 def test_a_folder_of_a_short_name_goes_first(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert host_source(name) == HUB[name] and profile_of(name) == profile_of(HUB[name]) == PROFILES[name]
@@ -42,13 +50,37 @@ def test_a_folder_of_a_short_name_goes_first(name, tmp_path, monkeypatch):
 
 @every_profile
 def test_a_loaded_host_is_known_by_its_id(name):
-    assert profile_of(Host(tiny_host().model, byte_tokenizer(), id=HUB[name])) is PROFILES[name]
+    assert profile_of(Host(tiny_host().model, byte_tokenizer(), id=HUB.get(name, name))) is PROFILES[name]
+
+
+def test_a_file_of_a_package_has_its_name(tmp_path, monkeypatch):
+    "Whether it is here or not; a folder of that name goes first, and a copy of the file is known by its hash"
+    monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
+    monkeypatch.chdir(tmp_path)
+    name, path = 'smollm2-135m-q4', write_tiny_gguf(tmp_path / 'copy.gguf')
+    assert host_source(name).name == 'SmolLM2-135M-Instruct.Q4_1.gguf' and host_id(name) == name
+    assert profile_of(name) is PROFILES[name] and profile_of('smollm2-135m') is not PROFILES[name]
+    assert profile_of(path) is None
+    as_if = replace(KNOWN[name], size=path.stat().st_size, sha256=digest(path))
+    monkeypatch.setitem(KNOWN, name, as_if)
+    host = load_host(path)
+    assert profile_of(path) is profile_of(host) is PROFILES[name] and host.id == str(path)
+    save(tiny_host(), tmp_path / name)
+    assert host_source(name) == tmp_path / name and profile_of(name) is None
+
+
+def test_the_two_kinds_of_a_host_differ_in_their_weights_only():
+    hub, file = (PROFILES[n].model_dump() for n in ('smollm2-135m', 'smollm2-135m-q4'))
+    assert {k for k in hub if hub[k] != file[k]} == {'name', 'hub', 'dtype', 'mind'}
+    prices = [priced_for(load_config('ecology'), n) for n in ('smollm2-135m', 'smollm2-135m-q4')]
+    assert prices[0] == prices[1]
 
 
 # --- blueprints
 
 @pytest.mark.parametrize('name, weights', [('qwen3-0.6b', 596_049_920), ('gemma-3-270m', 268_098_176),
-                                           ('qwen2.5-0.5b', 494_032_768)])
+                                           ('qwen2.5-0.5b', 494_032_768), ('smollm2-135m', 134_515_008),
+                                           ('smollm2-135m-q4', 134_515_008), ('smollm2-360m', 361_821_120)])
 def test_the_sizes_of_a_profile_make_the_model_that_is_known(name, weights):
     plan = blueprint(name, dtype='bfloat16')
     assert plan.parameters == PROFILES[name].weights == weights
