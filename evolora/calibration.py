@@ -52,7 +52,8 @@ def candidates() -> list[Cell]:
 class Effort(BaseModel):
     "How much is asked at each stage"
     model_config = ConfigDict(extra='forbid', frozen=True)
-    families: int = Field(8, ge=1, description='families that all forms are tried in; the better half meets twice as many')
+    families: int = Field(8, ge=1, description='families that all forms are tried in; the better half meets twice '
+                                               'as many')
     questions: int = Field(2, ge=1, description='questions of a cell while forms are compared')
     answers: int = Field(2, ge=1, description='answers to each')
     look: int = Field(3, ge=1, description='questions of every cell in the best form, four answers to each')
@@ -160,7 +161,8 @@ def _prices(answers: pd.DataFrame, config: EcologyConfig) -> dict[str, float]:
     brings = revenue(worth, np.array([book.price(c) for c in answers.cell])) - penalty(worth)
     cost = max(brings.mean(), .1 * float(np.maximum(worth, 0).mean())) / RETURN
     tokens = float((answers.prompt_tokens + answers.new_tokens).mean())
-    return {'price_gflop': round(float(cost) / 2 / float(answers.gflops.mean()), 9), 'price_token': round(float(cost) / 2 / tokens, 9)}
+    half = float(cost) / 2
+    return {'price_gflop': round(half / float(answers.gflops.mean()), 9), 'price_token': round(half / tokens, 9)}
 
 def _room(host: Host, answers: pd.DataFrame) -> int:
     "Tokens that an answer may have: the longest right one, and the longest gold one of some questions"
