@@ -21,7 +21,7 @@ from .forms import Form, form_named
 from .gates import GATES
 from .organelles import Traits
 from .plasticity import PlasticityConfig
-from .tasks import FAMILIES, ID_CELLS, Cell
+from .tasks import ID_CELLS, Cell, cell_hashes
 from .variation import VariationConfig
 
 # %% ../nbs/12_configuration.ipynb #d1c8f41c
@@ -63,7 +63,7 @@ class EcologyConfig(BaseModel):
     @property
     def own_parts(self) -> dict[str, str]:
         "Fingerprints of the families, the rule and the gates in it that are one's own; {} where all are the library's"
-        return (FAMILIES.marks(Cell.parse(c).family for c in self.cells) | RULES.marks([self.plasticity.rule])
+        return (cell_hashes(Cell.parse(c) for c in self.cells) | RULES.marks([self.plasticity.rule])
                 | GATES.marks(self.assimilation.gates))
 
     @field_validator('form', mode='before')

@@ -31,7 +31,7 @@ from .organelles import Population, Traits
 from .plasticity import Plasticity, PlasticityConfig
 from .randomness import seed_of, stream
 from .runs import config_hash
-from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, sample_tasks, task_hashes
+from .tasks import ID_CELLS, Cell, cell_hashes, draw_tasks, sample_tasks, task_hashes
 
 # %% ../nbs/14_training.ipynb #4d1c3c91
 class Condition(BaseModel):
@@ -211,7 +211,7 @@ def identity(self: Trainer) -> dict:
     "What a checkpoint must share with the training that goes on from it"
     return dict(condition=config_hash(self.condition.settings()), seed=self.seed, cells=[str(c) for c in self.cells],
                 examples=self.examples, host=self.host.weights_hash(), **task_hashes(),
-                **FAMILIES.marks(c.family for c in self.cells))
+                **cell_hashes(self.cells))
 
 @patch
 def save(self: Trainer, folder: str | Path) -> Path:
