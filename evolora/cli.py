@@ -20,6 +20,7 @@ import typer
 import evolora
 from .attention.commands import attention_app
 from .bench import bench_app
+from .calibrate import calibrate, settings_for
 from .hosts import HOSTS, host_app, interruptible, unfinished
 from .terminal import exists, meanwhile, new_folder_for, progress, say, show, visible
 
@@ -45,6 +46,7 @@ def own(parts: Annotated[list[Path] | None, typer.Option(help='A Python file tha
 # %% ../nbs/20_cli.ipynb #b24fc03a
 def _same_run(resume: Path, config: str | None, host: str | None, out: Path | None, **plain) -> None:
     "Refuse options that would make a run that is gone on with another one; those that repeat it do no harm"
+    from evolora.calibration import calibration_of
     from evolora.configuration import load_config
     from evolora.host import host_source
     from evolora.profiles import priced_for
@@ -58,7 +60,8 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
     if host and str(host_source(host)) not in (run.host['id'], str(host_source(run.host['id']))):
         raise ValueError(f"expected the host of the run, {run.host['id']}, got {host}; leave --host out")
     if config:
-        wanted = priced_for(load_config(config), run.host['id']).model_dump()
+        found = calibration_of(resume)
+        wanted = (found.apply if found else lambda c: priced_for(c, run.host['id']))(load_config(config)).model_dump()
         if other := config_differences(run.config, wanted):
             said = '; '.join(f'{key} was {was} and is {now}' for key, (was, now) in list(other.items())[:4])
             raise ValueError(f"expected the configuration of the run, got another: {said}; leave --config out")
@@ -85,8 +88,8 @@ def _ended(session, folder: Path) -> None:
 # %% ../nbs/20_cli.ipynb #095d63c7
 @app.command(epilog='Calibrate, then resume: `evolora run --generations 10 --out runs/a`, look at it, and '
                     '`evolora run --resume runs/a --generations 1000`.')
-def run(config: Annotated[str | None, typer.Option(help='ecology (default), single, frozen, debug, or a YAML '
-                                                   'file.')] = None,
+def run(config: Annotated[str | None, typer.Option(help='ecology (default), real (default on a real host), '
+                                                   'single, frozen, debug, or a YAML file.')] = None,
         generations: Annotated[int, typer.Option(min=1, help='How many to live through, in total.')] = 40,
         seed: Annotated[int | None, typer.Option(min=0, help='The one seed, 0 by default: the same seed is the same '
                                                  'run.')] = None,
@@ -105,19 +108,24 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
     from evolora.configuration import load_config
     from evolora.profiles import forecast, priced_for
     if resume: _same_run(resume, config, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
-    name, host_name = 'ecology' if config is None else config, 'embedded' if host is None else host
+    host_name = 'embedded' if host is None else host
+    name = config or ('ecology' if host_name == 'embedded' else 'real')
     if dry_run:
         if resume: raise ValueError("expected --dry-run or --resume, got both; a run that exists is as large as it is")
         table = forecast(host_name, priced_for(load_config(name), host_name), dtype=dtype)
         return show(table[['amount', 'why']].reset_index(), f'{host_name}, {name}: no weights were loaded')
+    from evolora.calibration import CALIBRATION
     from evolora.host import load_host
     from evolora.sessions import begin_session, resume_session
     if resume:
         folder, session = resume, resume_session(resume, every=every, say=say)
     else:
-        settings, folder = load_config(name), new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}')
+        load_config(name)       # what is wrong with it is said before a host is loaded and measured
+        folder = new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}')
         loaded = load_host(host_name, device=device, dtype=dtype, threads=threads or 1)
-        session = begin_session(folder, loaded, priced_for(settings, loaded), seed=seed or 0, every=every)
+        settings, found = settings_for(loaded, name)
+        session = begin_session(folder, loaded, settings, seed=seed or 0, every=every,
+                                beside={CALIBRATION: found.model_dump_json(indent=1) + '\n'} if found else None)
     ecology = session.ecology
     print(f'{len(ecology.population)} alive on host {ecology.host.id} ({ecology.host.parameters:,} weights), '
           + (f'going on after {ecology.generation} generations' if resume else f'preset {name}, seed {seed or 0}'))
@@ -129,6 +137,9 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
         except OSError as e:
             raise ValueError(f'{folder}: {e.strerror or e}; mend it; `evolora run --resume {folder}` goes on') from None
         _ended(session, folder)
+
+app.command(epilog='It asks up to two thousand questions, for some minutes, once for each host. `evolora run --host HOST` '
+                   'does it by itself.')(calibrate)
 
 # %% ../nbs/20_cli.ipynb #6c93ba42
 @app.command(epilog='No gold answer is involved for your question. The first one fits a router on selection questions, '

@@ -242,18 +242,20 @@ def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: 
     rule = costs_like(rule)
     through = {'hebbian': 0, 'local': len(adapted), 'backprop': len(blocks) - min(adapted), 'node': 0}[rule]
     new, encoded = np.array([len(a) for a in lesson.answers]), host.encode(lesson.prompts)
-    # A beginning that is kept is read once for all rows of an organelle, and what play has noted is not read at all.
+    # Of a beginning that is kept only the blocks with adapters are read again, once for all rows of an organelle; of
+    # what play has noted, too.
     kept = host.kept(lesson.prompts, encoded, int(new.max()))
     head, share = (np.array(kept.lengths), kept.shares(encoded, lesson.organelles)[1]) if kept else (0 * new, 0 * new)
-    above = (len(blocks) - min(adapted)) / len(blocks) if lesson.continued else 1
+    upper = (len(blocks) - min(adapted)) / len(blocks) if kept else 1
     rest = np.array([len(e) for e in encoded]) - head + new - 1
-    layers = np.array([meter.forward(int(t), past=int(k), logits=0) + s * meter.forward(int(k), logits=0)
-                       for t, k, s in zip(rest, head, share)])
+    above = upper if lesson.continued else 1
+    layers = np.array([meter.forward(int(t), past=int(k), logits=0) for t, k in zip(rest, head)])
+    again = np.array([meter.forward(int(k), logits=0) for k in head]) * share * upper
     own = np.array([population.adapter_flops_per_token(id) for id in lesson.organelles]) * (rest + head * share)
     readout = 2 * meter.unembedding * new
-    read = layers * above + readout + own
+    read = layers * above + again + readout + own
     if rule == 'node': return read * (1 + 2 * pairs) + own * pairs
-    return read + readout + layers * through / len(blocks) + 2 * own
+    return read + readout + (layers + again / upper) * through / len(blocks) + 2 * own
 
 # %% ../nbs/03_credit.ipynb #41c647e2
 _UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)

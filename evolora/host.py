@@ -262,7 +262,7 @@ def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> d
     if kept is None: return bill
     n, (everybody, own) = np.array(kept.lengths), kept.shares(encoded, authors.who)
     decoder = Decoder(host.model)
-    below = decoder.first(authors.names) / len(decoder.layers)
+    below = decoder.first(authors.names if authors.arrange else ()) / len(decoder.layers)
     flops = (each(lambda p, t, k: m.answer(p, t, kept=k), read, new, n)
              + each(lambda k: m.forward(k, logits=0), n) * (below * everybody + (1 - below) * own))
     return bill | dict(flops=flops, passed=each(m.passed, read - n, new) + n * own)

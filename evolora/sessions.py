@@ -21,7 +21,7 @@ from .checkpoints import checkpoints, prune, read_births, read_checkpoint, verif
 from .chronicle import Generation, hashes_of
 from .configuration import EcologyConfig, checked_config
 from .ecology import Ecology
-from .files import digest, locked, sweep, sync, truncate
+from .files import digest, locked, sweep, sync, truncate, write_whole
 from .host import Host, load_host
 from .organelles import Population
 from .runs import TABLES, Run, begin, differences
@@ -117,12 +117,14 @@ def _check_interval(every: int) -> None:
     if every < 1: raise ValueError(f"expected a checkpoint every 1 or more generations, got {every}; 10 is usual")
 
 def begin_session(folder: str | Path, host: Host, config: EcologyConfig, *, seed: int = 0,
-                  every: int = 10) -> Session: # generations between checkpoints
+                  every: int = 10, # generations between checkpoints
+                  beside: dict[str, str] | None = None) -> Session: # name: text of files that the folder keeps as well
     "A new run in a new folder"
     _check_interval(every)
     ecology, stack = Ecology(host, config, seed=seed), ExitStack()
     empty = {table: {'bytes': 0, 'sha256': hashlib.sha256().hexdigest()} for table in TABLES}
     def fill(draft: Path) -> None:
+        for name, text in (beside or {}).items(): write_whole(draft / name, text)
         write_checkpoint(draft, ecology, tables=empty, run=digest(draft / 'run.json'))
     run = begin(folder, ecology, fill=fill)
     stack.enter_context(locked(run.folder))
