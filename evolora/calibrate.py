@@ -6,7 +6,6 @@
 __all__ = ['settings_for', 'calibrate']
 
 # %% ../nbs/19_calibrate.ipynb #8788914c
-import sys
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from typing import Annotated
 import typer
 
 from .hosts import HOSTS
-from .terminal import exists, new_file, progress, say, show
+from .terminal import new_file, progress, say, show
 
 # %% ../nbs/19_calibrate.ipynb #f36a3c43
 def settings_for(host, name: str, # of a preset, or a YAML file

@@ -129,6 +129,7 @@ def _turns(prompt: str | tuple[str, ...]) -> tuple[str, ...]:
 class Host:
     "A frozen causal language model with its tokenizer; make one with `load_host`"
     form = Form()       # how it is asked, see `in_form`
+    keeps = True        # beginnings that prompts share; off, every prompt is read whole
     def __init__(self, model, tokenizer, *, id: str):
         self.model, self.tokenizer, self.id = model.eval().requires_grad_(False), tokenizer, id
         self.meter, self.config = FlopMeter.of(model), model.config
@@ -182,7 +183,7 @@ class Host:
     def kept(self, prompts: Sequence[str | tuple[str, ...]], encoded: Sequence[Sequence[int]],
              new: int) -> Kept | None: # the most tokens of an answer
         "How much of each prompt stands in front of its question and is read once; None where nothing is kept"
-        if self.form.plain or not self._lean or max(map(len, encoded)) + new > self._window: return None
+        if self.form.plain or not self.keeps or not self._lean or max(map(len, encoded)) + new > self._window: return None
         chats = [_turns(p) for p in prompts]
         heads = list(dict.fromkeys(c[:-1] for c in chats))
         texts = [t.split(_MARK, 1)[0] for t in self._texts([(*h, _MARK) for h in heads])]
