@@ -82,6 +82,15 @@ def _asked(host: Host, form: Form, cells: Sequence[Cell], n: int, k: int, *, see
     table = pd.concat(found, ignore_index=True)
     return table.assign(cell=[f'{f}:{d}' for f, d in zip(table.family, table.depth)])
 
+def _fitting(host: Host, form: Form, cells: Sequence[Cell]) -> list[Cell]:
+    "The cells whose questions, in this form, leave room for an answer in the host's context"
+    room = getattr(host.config.get_text_config(), 'max_position_embeddings', 2**31) - LONGEST
+    asked, found = host.in_form(form), []
+    for cell in cells:
+        prompts = form.prompts(draw_tasks([cell], stream='train', n=4))
+        if 1.25 * max(map(len, asked.encode(prompts))) <= room: found.append(cell)
+    return found
+
 def _worth(answers: pd.DataFrame) -> float:
     "How well a form is understood: progress, and a little for what can be read at all; every cell counts alike"
     by = answers.groupby('cell', sort=False)
@@ -187,6 +196,7 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose econom
               on_way: Callable[[str, int, int], None] = lambda what, done, total: None) -> Calibration:
     "Find form, cells, prices and lengths for a host; ValueError, with the nearest thing, where nothing can be earned"
     start, config, cells = time.perf_counter(), config or load_config('ecology'), list(cells or candidates())
+    mark = tasks_mark(cells, forms)
     families = {}
     for c in cells: families.setdefault(c.family, c)
     first, asked = list(families.values()), 0
@@ -197,9 +207,14 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose econom
             asked += n
             on_way(what, min(asked, total), total)
         return more
-    left, tried, few = list(forms), {}, min(effort.families, len(first))
+    few = min(effort.families, len(first))
+    spread_over = lambda n: [first[i * len(first) // n] for i in range(n)]
+    wide, tried = spread_over(min(2 * few, len(first))), {}
+    left = [name for name, f in forms.items() if _fitting(host, f, wide) == wide]
+    if not left: raise ValueError(f"expected a host with room for a question and an answer of {LONGEST} tokens, got "
+                                  f"{host.id}, whose context is too short for all forms; take another host")
     for stage, n in enumerate((few, min(2 * few, len(first)))):
-        spread = [first[i * len(first) // n] for i in range(n)]
+        spread = spread_over(n)
         for name in left:
             new = _asked(host, forms[name], spread, effort.questions, effort.answers, seed=seed, round=stage,
                          tick=tick('forms'))
@@ -207,6 +222,7 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose econom
         # Stable: between equals the first, which is the cheaper one.
         left = sorted(left, key=lambda name: -_worth(tried[name]))[:-(-len(left) // 2)]
     form = left[0]
+    cells = _fitting(host, forms[form], cells)
     lines = [{'form': n, 'answers': len(t), 'parsed': float(t.parsed.mean()), 'progress': float(t.progress.mean()),
               'right': float(t.success.mean()), 'prompt': float(t.prompt_tokens.mean()),
               'new': float(t.new_tokens.mean())} for n, t in tried.items()]
@@ -224,7 +240,7 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose econom
     if not chosen: raise ValueError(_no(host, form, forms, lines, seen))
     mine = well[well.cell.isin(chosen)]
     on_way('done', total, total)
-    return Calibration(version=__version__, host=host.id, weights=host.weights_hash(), tasks=tasks_mark(cells, forms),
+    return Calibration(version=__version__, host=host.id, weights=host.weights_hash(), tasks=mark,
                        forms=lines, cells=json.loads(seen.reset_index().to_json(orient='records')), form=form,
                        chosen=chosen, changes={'economy': _prices(mine, config), 'max_new_tokens': _room(host, mine)},
                        answers=asked, seconds=round(time.perf_counter() - start, 1))

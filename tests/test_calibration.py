@@ -1,0 +1,140 @@
+"""Calibration: what can be learned, what an answer may cost, and a clear no."""
+import json
+import os
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evolora import calibration as module
+from evolora.calibration import (Calibration, Effort, calibrate, calibration_of, candidates, keep_calibration,
+                                 known_calibration, mixed, pass_at, rehearse)
+from evolora.configuration import load_config
+from evolora.ecology import Ecology
+from evolora.forms import FORMS
+from evolora.host import load_host, tiny_host
+from evolora.tasks import FAMILIES, OOD_FAMILIES, Cell, stream_of
+
+SOME = [Cell.parse(c) for c in ('math:1', 'string.sort:1', 'logic.bool:1', 'code.format:1')]
+FEW = Effort(families=2, questions=1, answers=2, look=2, cells=4, measure=3)
+
+
+@pytest.fixture(scope='module')
+def embedded(): return load_host('embedded', threads=1)
+
+
+@pytest.fixture(scope='module')
+def found(embedded): return calibrate(embedded, cells=SOME, effort=FEW)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch): monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
+
+
+@given(st.integers(1, 12), st.data())
+def test_pass_at_k_is_the_share_of_hands_with_a_right_one(n, data):
+    right, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    assert pass_at(k, n, right) == pytest.approx(1 - comb(n - right, k) / comb(n, k))
+    assert mixed(k, n, right) == pytest.approx(1 - (comb(n - right, k) + comb(right, k)) / comb(n, k))
+
+
+@pytest.mark.parametrize('wrong', ((0, 4, 1), (5, 4, 1), (2, 4, 5), (2, 4, -1)))
+def test_impossible_hands_are_refused(wrong):
+    with pytest.raises(ValueError, match='expected 0 <= right <= n'): pass_at(*wrong)
+
+
+def test_candidates_are_easy_and_leave_something_to_measure_with():
+    cells = candidates()
+    assert {c.family for c in cells} == set(FAMILIES) - set(OOD_FAMILIES)
+    assert all(c.depth < FAMILIES[c.family].lowest + 3 for c in cells)
+
+
+def test_only_train_questions_are_asked(embedded, monkeypatch):
+    streams, real = set(), module.samples
+    def listening(model, tasks, *args, **how):
+        streams.update(stream_of(t) for t in tasks)
+        return real(model, tasks, *args, **how)
+    monkeypatch.setattr(module, 'samples', listening)
+    calibrate(embedded, cells=SOME, effort=FEW)
+    assert streams == {'train'}
+
+
+def test_no_more_is_asked_than_was_announced(embedded):
+    heard = []
+    found = calibrate(embedded, cells=SOME, effort=FEW, on_way=lambda *now: heard.append(now))
+    total = FEW.total(len(FORMS), len(SOME), 4)
+    assert found.answers <= total and all(done <= all_ == total for _, done, all_ in heard) and heard[-1][1] == total
+
+
+def test_the_embedded_host_wants_bare_questions_in_cells_it_half_knows(found):
+    assert found.form == 'plain' and set(found.chosen) <= {str(c) for c in SOME}
+    best = found.table.loc[found.chosen]
+    assert (best['mixed'] >= module.LEAST).all() and (best['pass@1'] < 1).all()
+
+
+def test_the_same_host_gives_the_same_calibration(embedded, found):
+    again = calibrate(embedded, cells=SOME, effort=FEW)
+    assert again.model_dump(exclude={'seconds'}) == found.model_dump(exclude={'seconds'})
+
+
+def test_at_the_price_that_was_found_an_average_founder_lives(embedded, found):
+    ecology = Ecology(embedded, found.apply(load_config('single')))
+    records = [ecology.step() for _ in range(3)]
+    assert all(r.row['alive'] for r in records) and records[0].row['roi'] > .8
+
+
+@pytest.mark.parametrize('host', ('tiny', 'silent'))
+def test_a_host_that_cannot_earn_is_told_so_in_one_line(host, monkeypatch):
+    model = tiny_host('llama')
+    if host == 'silent': model.ends = list(range(len(model.tokenizer)))     # every token ends an answer
+    with pytest.raises(ValueError) as error: calibrate(model, cells=SOME, effort=FEW)
+    said = str(error.value)
+    assert '\n' not in said and '0.0% are right in 4 cells' in said and 'the nearest is' in said
+
+
+def test_what_is_known_is_kept_for_these_weights_and_tasks_only(embedded, found):
+    assert known_calibration(embedded, cells=SOME) is None
+    path = keep_calibration(embedded, found)
+    assert known_calibration(embedded, cells=SOME) == found
+    assert known_calibration(embedded, cells=SOME[:2]) is None
+    assert known_calibration(tiny_host(), cells=SOME) is None
+    assert known_calibration(embedded, cells=SOME, forms={'plain': FORMS['plain']}) is None
+    for damage in (path.read_text()[:200], '{}', '[]', 'null', '\0', json.dumps(found.model_dump() | {'tasks': 'x'}),
+                   json.dumps(found.model_dump() | {'format': 99}), json.dumps(found.model_dump() | {'form': 'odd'})):
+        path.write_text(damage)
+        assert known_calibration(embedded, cells=SOME) is None
+
+
+def test_a_cache_that_cannot_be_written_is_no_trouble(embedded, found, tmp_path, monkeypatch):
+    (tmp_path / 'file').write_text('')
+    monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'file'))
+    assert keep_calibration(embedded, found) is None and known_calibration(embedded, cells=SOME) is None
+
+
+def test_the_calibration_of_a_run(tmp_path, found):
+    assert calibration_of(tmp_path) is None
+    (tmp_path / 'calibration.json').write_text(found.model_dump_json())
+    assert calibration_of(tmp_path) == found
+    for text in ('', '{', '{"format": 1}', '[1]'):
+        (tmp_path / 'calibration.json').write_text(text)
+        with pytest.raises(ValueError, match='expected a calibration, got something else'): calibration_of(tmp_path)
+
+
+def test_it_is_shown_as_a_table(found):
+    shown = found._repr_markdown_()
+    assert 'answers best in the form *plain*' in shown and all(f'**{c}**' in shown for c in found.chosen)
+
+
+def test_a_rehearsal_touches_nothing_else(embedded):
+    config = load_config('debug')
+    before, random = embedded.weights_hash(), np.random.get_state()[1].tolist()
+    forecast = rehearse(embedded, config)
+    assert forecast.answers > 0 and forecast.seconds >= forecast.play > 0 and forecast.memory > 1e7
+    assert embedded.weights_hash() == before and np.random.get_state()[1].tolist() == random
+    assert not os.listdir(os.environ['EVOLORA_CACHE']) if os.path.exists(os.environ['EVOLORA_CACHE']) else True
+
+
+def test_a_calibration_is_strict_about_its_fields(found):
+    with pytest.raises(ValueError): Calibration.model_validate(found.model_dump() | {'extra': 1})
