@@ -97,7 +97,7 @@ class LeanRows:
         # The first token comes from the prompt and the last one is never read.
         self.rotations = decoder.rotations(max(self.lengths) + plan.new)
         self.room, self.read_tokens, self.adapters = min(8, plan.new), 0, None
-        self.first = decoder.first(plan.names)
+        self.first = decoder.first(plan.names if plan.arrange else ())
         # Residual streams in front of the first adapted block: of prompts behind what is kept, and of newest tokens.
         self.below_prompt, self.below, self.notes = {}, None, plan.below and self.first < len(decoder.layers)
         # Sharing pays as long as the rows of a group do not write far more than the prompt that they share.
