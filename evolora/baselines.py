@@ -18,13 +18,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from fastcore.basics import patch
+from pydantic import ValidationError
 
 from .adapters import read_peft
 from .chronicle import hashes_of
 from .ecology import Ecology
-from .evaluation import Evaluation, answer, compare, everyone, holdout, oracle, samples, selection, vote
+from .evaluation import (Evaluation, answer, cells_of, compare, everyone, holdout, oracle, samples, selection,
+                                vote)
 from .families import Task
 from .files import read_json, write_whole
+from .forms import Form
 from .host import Host, load_host
 from .organelles import Population
 from .plasticity import PlasticityConfig
@@ -32,7 +35,7 @@ from .randomness import stream
 from .routing import Router, fit_router
 from .runs import differences
 from .sessions import colony
-from .tasks import FAMILIES, ID_CELLS, Cell, draw_tasks, family_named, sample_tasks
+from .tasks import ID_CELLS, OOD_CELLS, Cell, draw_tasks, family_named, sample_tasks
 from .training import MATCHES, Condition, Spent, Trainer
 
 # %% ../nbs/15_baselines.ipynb #ba2fda60
@@ -142,6 +145,7 @@ class Trained:
     population: Population | None = None
     spent: Spent = field(default_factory=Spent)
     routers: dict[str, Router] = field(default_factory=dict)    # by family and by cell, where there are several
+    cells: tuple[Cell, ...] | None = None                       # that it was trained on; None is unknown
 
     @property
     def best(self) -> str | None:
@@ -178,7 +182,8 @@ def train(host: Host, condition: Condition | str, *,
                                                                           examples=examples)
     if folder and (Path(folder) / 'checkpoint.safetensors').exists(): learner.load(folder)
     limit = budget * (1 - CHOOSING) if c.several else budget
-    view = Trained(host, c, seed, learner.population, learner.spent)
+    if c.source == 'life': cells = map(Cell.parse, c.config().cells)
+    view = Trained(host, c, seed, learner.population, learner.spent, cells=tuple(cells))
     while n := _fitting(learner, limit - learner.spent.used(match), budget, match):
         try: learner.update(n)
         except ValueError:          # blown up: the last good state is back
@@ -193,17 +198,18 @@ def train(host: Host, condition: Condition | str, *,
 
 def choose_within(trained: Trained, left: float, match: str) -> None:
     "Spend what is left on selection answers of everybody, and fit the routers with them"
-    start, spent, example = time.perf_counter(), trained.spent, selection(96)
+    cells = trained.cells or ID_CELLS
+    start, spent, example = time.perf_counter(), trained.spent, selection(96, cells=cells)
     each = cost_of(trained.host, example, 'flops' if match == 'seconds' else match) / len(example)
     if match == 'flops': each += np.mean([trained.population.adapter_flops_per_token(id)
                                           for id in trained.population.ids]) * cost_of(
                                               trained.host, example, 'tokens') / len(example) / 1e9
     if match == 'seconds': each *= spent.seconds / spent.gflops
     n = max(0, int(left / each / len(trained.population)))
-    if n < len(FAMILIES.library):
+    if n < len({c.family for c in cells}):
         raise ValueError(f"{trained.condition.name}: expected a budget that leaves some questions for choosing among "
                          f"{len(trained.population)}, got room for {n}; raise it")
-    answers = trained.choose(selection(n, seed=trained.seed))
+    answers = trained.choose(selection(n, seed=trained.seed, cells=cells))
     spent.choose += float(answers.gflops.sum())
     spent.answers += len(answers)
     spent.tokens += int(answers.prompt_tokens.sum() + answers.new_tokens.sum())
@@ -237,6 +243,9 @@ def with_shots(tasks: Iterable[Task], k: int, *, seed: int = 0) -> list[Task]:
 @patch
 def asked(self: Trained, tasks: Iterable[Task]) -> list[Task]:
     "The tasks as this condition is asked them"
+    if self.condition.shots and not self.host.form.plain:
+        raise ValueError(f"{self.condition.name} puts solved questions in front itself: expected a host that is asked "
+                         f"the question alone, got one with {self.host.form}; leave the form out")
     return with_shots(tasks, self.condition.shots, seed=self.seed) if self.condition.shots else list(tasks)
 
 @patch
@@ -270,30 +279,48 @@ def export(self: Trained, folder: str | Path, **facts) -> Path:
         raise ValueError(f"expected a condition that trains one adapter, got {self.condition.name!r}")
     self.population.export_peft(self.best, folder / 'adapter')
     note = dict(host=self.host.id, condition=self.condition.name, seed=self.seed, hashes=hashes_of(self.host),
-                spent=asdict(self.spent)) | facts
+                spent=asdict(self.spent), **({'cells': list(map(str, self.cells))} if self.cells else {}),
+                **({} if self.host.form.plain else {'form': self.host.form.model_dump()})) | facts
     return write_whole(folder / 'trained.json', json.dumps(note, indent=1, allow_nan=False) + '\n')
 
-def reopen(folder: str | Path, hosts: dict[str, Host] | None = None) -> Trained:
-    "A finished run, or an adapter, ready to answer; `hosts` are those already loaded, by name"
-    folder, hosts = Path(folder), {} if hosts is None else hosts
+def _noted(note: dict, path: Path) -> tuple[tuple[Cell, ...] | None, Form]:
+    "The cells and the form that a note tells of, and which it may have from anybody"
+    cells, form = note.get('cells'), note.get('form', {})
+    if not (cells is None or isinstance(cells, list) and cells and all(isinstance(c, str) for c in cells)):
+        raise ValueError(f"{path}: expected cells like [\"math:2\"], got {cells!r:.60}; get the folder again")
+    if not isinstance(form, dict): raise ValueError(f"{path}: expected the fields of a form, got {form!r:.60}; get the "
+                                                    "folder again")
+    try: form = Form.model_validate(form)
+    except ValidationError as e:
+        first = e.errors()[0]
+        raise ValueError(f"{path}: form {'.'.join(map(str, first['loc'])):.60}: {first['msg']}; get the folder "
+                         "again") from None
+    return cells and tuple(dict.fromkeys(map(Cell.parse, cells))), form
+
+def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
+           form: Form = Form()) -> Trained: # in which a peft folder is asked, which says nothing of it
+    "A finished run, or an adapter, ready to answer in its form; `hosts` are those already loaded, by name"
+    folder, hosts, cells = Path(folder), {} if hosts is None else hosts, None
     kind = Condition(name='reopened', what=str(folder))
     if (folder / 'run.json').exists():
-        population, _ = colony(folder, hosts)
-        return Trained(population.host, kind, 0, population)
-    if (folder / 'trained.json').exists():
+        population, run = colony(folder, hosts)
+        return Trained(population.host, kind, 0, population, cells=cells_of(run))
+    if noted := (folder / 'trained.json').exists():
         note, where = read_json(folder / 'trained.json'), folder / 'adapter'
-        name, hashes = note.get('host'), note.get('hashes')
+        name, hashes, (cells, form) = note.get('host'), note.get('hashes'), _noted(note, folder / 'trained.json')
     else: where, name, hashes = folder, read_json(folder / 'adapter_config.json').get('base_model_name_or_path'), {}
     if not isinstance(name, str) or not isinstance(hashes, dict):
         raise ValueError(f"{folder} expected the name of its host and hashes, got neither; get the folder again")
     host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(name, threads=1))
-    if other := differences(hashes, {k: now for k, now in hashes_of(host).items() if k in hashes}):
+    host = host.in_form(form)
+    now = {'form': None} | hashes_of(host)
+    if other := differences(hashes, {k: x for k, x in now.items() if k in hashes or (noted and k == 'form')}):
         raise ValueError(f"expected {folder} to be of the host, the streams and the graders of now: "
                          f"{'; '.join(other)}; results of different ones do not compare")
     factors = read_peft(where, alpha=8.)
     population = Population(host, capacity=1, max_rank=max(len(A) for A, _ in factors.values()), targets=tuple(factors))
     population.import_peft(where)
-    return Trained(host, kind, 0, population)
+    return Trained(host, kind, 0, population, cells=cells)
 
 # %% ../nbs/15_baselines.ipynb #c5314686
 def exams(n_id: int = 512, n_ood: int = 512) -> dict[str, list[Task]]:
@@ -301,19 +328,51 @@ def exams(n_id: int = 512, n_ood: int = 512) -> dict[str, list[Task]]:
     return {'id': holdout(n_id), 'ood_depth': holdout(-(-n_ood // 2), kind='ood_depth'),
             'ood_family': holdout(max(1, n_ood // 2), kind='ood_family')}
 
+def _asked_of(subjects: dict[str, Trained], runs: Iterable[str]) -> tuple[Cell, ...]:
+    "The cells that all of these are asked: those of the runs, of the default world, or of all adapters"
+    known = {name: s.cells for name, s in subjects.items() if s.cells}
+    played = {name: known[name] for name in runs}
+    if not played and all(set(cells) <= set(ID_CELLS) for cells in known.values()): return ID_CELLS
+    first, wanted = next(iter((played or known).items()))
+    for name, cells in known.items():
+        both = set(cells) & set(wanted)
+        unfair = set(wanted) == set(ID_CELLS) and set(cells) & set(OOD_CELLS)     # it has practised the second part
+        if both and not unfair and (set(cells) == set(wanted) or played and name not in played): continue
+        raise ValueError(f"expected {name} to be of the cells of {first}, {_listed(wanted)}, got {_listed(cells)}; "
+                         "look at each by itself")
+    return wanted
+
+def _listed(cells: Sequence[Cell]) -> str: return ', '.join(map(str, cells[:6])) + (', …' if len(cells) > 6 else '')
+
+def _reopened(folders: Iterable[str | Path], hosts: dict[str, Host]) -> dict[str, Trained]:
+    "All of them, in one form; those that say nothing of it come last, and are asked as the others"
+    folders, found = [Path(f) for f in folders], {}
+    silent = lambda folder: not any((folder / name).exists() for name in ('run.json', 'trained.json'))
+    for folder in sorted(folders, key=silent):
+        first = next(iter(found), None)
+        one = reopen(folder, hosts, form=found[first].host.form if first else Form())
+        if first and one.host.form != found[first].host.form:
+            raise ValueError(f"expected {folder} to be asked in the form of {first}, {found[first].host.form}, got "
+                             f"{one.host.form}; look at each by itself")
+        found[str(folder)] = one
+    return {str(folder): found[str(folder)] for folder in folders}
+
 def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in distribution, and as many out of it
                on_way: Callable[[], None] = lambda: None) -> pd.DataFrame:
-    "A line for the host and for every way of every folder: accuracy with intervals, and the paired gain over the host"
-    hosts, subjects = {}, {}
-    for folder in folders: subjects[str(folder)] = reopen(folder, hosts)
+    "A line for the host and every way of every folder: accuracy with intervals, and the paired gain over the host"
+    hosts = {}
+    subjects = _reopened(folders, hosts)
     if not subjects: raise ValueError("expected at least one folder of a run or an adapter, got none")
     if len({h.weights_hash() for h in hosts.values()}) > 1:
         raise ValueError(f"expected one host for all, got {', '.join(hosts)}; look at the folders of each by itself")
-    papers, lines, base = exams(n, n), [], {}
-    papers = {'ID': papers['id'], 'OOD': papers['ood_depth'] + papers['ood_family']}
-    host = next(iter(hosts.values()))
+    cells, lines, base = _asked_of(subjects, [s for s in subjects if Path(s, 'run.json').exists()]), [], {}
+    if set(cells) == set(ID_CELLS):
+        papers, cells = exams(n, n), ID_CELLS
+        papers = {'ID': papers['id'], 'OOD': papers['ood_depth'] + papers['ood_family']}
+    else: papers = {'ID': holdout(n, cells=cells)}
+    host = next(iter(subjects.values())).host
     for name, one in ({'host': Trained(host, Condition(name='host', what=''), 0)} | subjects).items():
-        if one.population is not None and len(one.population) > 1: one.choose(selection(n))
+        if one.population is not None and len(one.population) > 1: one.choose(selection(n, cells=cells))
         found = {part: one.ways(tasks) for part, tasks in papers.items()}
         for way in found['ID']:
             line = {'what': name, 'way': f'best: {one.best}' if way == 'best' else way}
@@ -324,4 +383,6 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
                          f'{part} gain': gap.difference, f'{part} gain low': gap.low, f'{part} gain high': gap.high}
             lines.append(line)
         on_way()
-    return pd.DataFrame(lines)
+    table = pd.DataFrame(lines)
+    table.attrs |= {'questions': {part: len(tasks) for part, tasks in papers.items()}, 'cells': list(map(str, cells))}
+    return table

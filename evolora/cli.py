@@ -153,10 +153,12 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
         max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48):
     "Ask the organelles of a run: each answer, the choice, and why."
     from evolora.asking import ask, router_of
+    from evolora.evaluation import cells_of
     from evolora.sessions import colony
-    population, _ = colony(run)
+    population, record = colony(run)
     who = members if members == 'auto' else [None if m.strip() == 'host' else m.strip() for m in members.split(',')]
-    with progress(stays=False) as bar: router = router_of(run, population, on_rows=partial(bar.reached, 'a router'))
+    with progress(stays=False) as bar:
+        router = router_of(run, population, cells=cells_of(record), on_rows=partial(bar.reached, 'a router'))
     reply = ask(population, prompt, router=router, members=who, strategy=strategy, max_new_tokens=max_new_tokens)
     table = reply.answers.assign(organelle=[id or 'host' for id in reply.answers.organelle],
                                  text=[t.replace('\n', ' ') for t in reply.answers.text],
@@ -164,6 +166,7 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
     kind = reply.guess.family or f'nothing known (nearest: {reply.guess.nearest})'
     show(table.rename(columns={'why': 'because', 'text': 'answer'}), f'{strategy}: {reply.why}')
     print(f'the question resembles {kind}, {reply.guess.likeness:.2f}; {reply.flops / 1e9:.4f} GFLOPs', file=sys.stderr)
+    if reply.how: print(f'it was asked {reply.how}', file=sys.stderr)
     print(visible(reply.text))
 
 # %% ../nbs/20_cli.ipynb #5b8f8f42
@@ -279,14 +282,17 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
 
 # %% ../nbs/20_cli.ipynb #562d810f
 def _families(names: str) -> list:
-    "The cells to train on of families that are separated by commas, also of one's own; those of the library first"
+    "The cells to train on, of cells and families separated by commas, also of one's own; those of the library first"
     from evolora.tasks import FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, family_named
     if names == 'all': return list(ID_CELLS)
-    wanted = [family_named(name.strip()).name for name in names.split(',')]
+    named = [name.strip() for name in names.split(',')]
+    cells = [Cell.parse(name) for name in named if ':' in name]
+    wanted = [family_named(name).name for name in named if ':' not in name]
     if kept := [f for f in wanted if f in OOD_FAMILIES]:
         raise ValueError(f"expected families to train on, got {kept[0]!r}, which is kept for the holdout; choose "
                          f"from {', '.join(f for f in FAMILIES if f not in OOD_FAMILIES)}")
-    return [Cell(f, d) for f in FAMILIES if f in wanted for d in range(1, OOD_DEPTH)]
+    cells += [Cell(f, d) for f in wanted for d in range(1, OOD_DEPTH)]
+    return sorted(dict.fromkeys(cells), key=lambda c: (list(FAMILIES).index(c.family), c.depth))
 
 # %% ../nbs/20_cli.ipynb #7153e451
 @app.command(epilog='An ecology never sees a gold answer; this is what it is measured against. A second call goes on '
@@ -295,20 +301,23 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
         examples: Annotated[int | None, typer.Option(min=1, help='Train on so many gold answers, each once.')] = None,
         gflops: Annotated[float | None, typer.Option(min=1e-3, help='Train for so many GFLOPs instead, as many as an '
                                                      'ecology had, say.')] = None,
-        families: Annotated[str, typer.Option(help='Families such as `math,string.sort`, also of your own; `all`: '
-                                                'those of the library.')] = 'all',
+        families: Annotated[str, typer.Option(help='Families such as `math,string.sort`, also of your own, and cells '
+                                              'such as `math:1`; `all`: those of the library.')] = 'all',
+        form: Annotated[str, typer.Option(help='How questions are put: `plain`, `instruction`, `shots` or `both`, as '
+                                          'for a run.')] = 'plain',
         seed: Annotated[int, typer.Option(min=0, help='Seed of the adapter and of the questions.')] = 0,
         host: Annotated[str, typer.Option(help='`embedded`, a model folder, or a Hugging Face id.')] = 'embedded'):
     "Train one adapter on gold answers, supervised, for a number of examples or of GFLOPs."
     if examples and gflops: raise ValueError(f"expected --examples or --gflops, got both, {examples} and {gflops}")
     match, budget = ('flops', gflops) if gflops else ('answers', examples or 10_000)
-    cells = _families(families)
+    from evolora.forms import form_named
+    cells, form = _families(families), form_named(form)
     unfinished(out)
     from evolora.baselines import train
     from evolora.evaluation import evaluate
     from evolora.host import load_host
     from evolora.tasks import FAMILIES, draw_tasks
-    loaded, most = load_host(host, threads=1), round(budget)
+    loaded, most = load_host(host, threads=1).in_form(form), round(budget)
     with interruptible(out) as bar:
         def show(trained): bar.reached('learning', min(round(trained.spent.used(match)), most), most)
         made = train(loaded, 'sft', budget=budget, match=match, seed=seed, cells=cells, folder=out, on_update=show)
@@ -325,10 +334,12 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
 
 # %% ../nbs/20_cli.ipynb #167e212f
 @app.command(epilog='Look once for each thing that you report: who looks, changes a setting and looks again has tuned '
-                    'on the holdout. Routers are fitted on selection questions; runs of different hosts are refused.')
+                    'on the holdout. Routers are fitted on selection questions; runs of different hosts, cells or forms '
+                    'are refused.')
 def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished runs, of `evolora sft`, or of peft '
                                                        'adapters.')],
-            n: Annotated[int, typer.Option(min=24, help='Questions in distribution, and as many out of it.')] = 512,
+            n: Annotated[int, typer.Option(min=24, help='Questions in distribution; for the default cells also as many '
+                                       'out of it.')] = 512,
             json: Annotated[bool, typer.Option('--json', help='One JSON object instead of a table.')] = False):
     "Measure runs and adapters beside the bare host, on questions that nothing was tuned on."
     from evolora.baselines import at_holdout
@@ -340,12 +351,13 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
     if json: return print(dumps({'name': 'holdout', 'rows': table.to_dict('records'), 'targets': [],
                                  'targets_met': True, 'origins': origins}))
     if len(known) > 1: show(what_differs(known).reset_index(names=''), 'What differs')
+    parts = [part for part in ('ID', 'OOD') if part in table]       # only the default cells have others beside them
     spread = lambda k, s='': [f'{a:{s}.3f} [{b:{s}.3f}, {c:{s}.3f}]' for a, b, c in zip(table[k], table[f'{k} low'],
                                                                                        table[f'{k} high'])]
-    show(table[['what', 'way']].assign(**{'ID': spread('ID'), 'OOD': spread('OOD'),
-                                           'ID, above the host': spread('ID gain', '+'),
-                                           'OOD, above the host': spread('OOD gain', '+')}),
-          f'Holdout, {n} + {n} questions')
+    columns = {p: spread(p) for p in parts} | {f'{p}, above the host': spread(f'{p} gain', '+') for p in parts}
+    title = f"Holdout, {' + '.join(map(str, table.attrs['questions'].values()))} questions"
+    if len(parts) == 1: title += f" of {', '.join(table.attrs['cells'])}"
+    show(table[['what', 'way']].assign(**columns), title)
     print('The holdout is looked at once for each configuration; to choose between settings, use selection questions.')
 
 # %% ../nbs/20_cli.ipynb #ab59200c

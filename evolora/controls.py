@@ -83,8 +83,11 @@ def _with(config, path: str, value):
 _LONGEST, _MOST = 4096, 256             # characters of a text; thumbs that wait for the next generation
 
 def _rows(thumbs: dict[tuple, bool]) -> list[dict]:
-    return [dict(organelle=organelle, prompt=prompt, answer=answer, up=up)
+    return [dict(organelle=organelle, prompt=prompt if isinstance(prompt, str) else list(prompt), answer=answer, up=up)
             for (organelle, prompt, answer), up in thumbs.items()]
+
+def _turns(prompt: str | list[str]) -> str | tuple[str, ...]:
+    return prompt if isinstance(prompt, str) else tuple(prompt)
 
 def _check_text(name: str, text) -> None:
     "ValueError for what is no text, too long, or not to be written down"
@@ -107,14 +110,16 @@ class Controls:
         checked = {name: _checked(name, value) for name, value in values.items()}
         with self._lock: self._turns |= checked
 
-    def thumb(self, organelle: str, prompt: str, answer: str, up: bool) -> None:
+    def thumb(self, organelle: str, prompt: str | tuple[str, ...], # a tuple has solved questions in front
+              answer: str, up: bool) -> None:
         "Praise or blame an answer; the last word counts. ValueError for nobody alive, or what cannot be learned from"
         if not isinstance(organelle, str) or organelle not in self.population:
             raise ValueError(f"expected an organelle that is alive, got {short(organelle)[:60]}; known: "
                              f"{', '.join(self.population.ids[:20]) or 'nobody'}")
         if not isinstance(up, bool):
             raise ValueError(f"up expected True or False, got {short(up)[:60]}; True is praise")
-        for name, text in (('prompt', prompt), ('answer', answer)): _check_text(name, text)
+        for turn in prompt if isinstance(prompt, tuple) and len(prompt) > 1 else (prompt,): _check_text('prompt', turn)
+        _check_text('answer', answer)
         said = self._tokens(answer)
         check_room(self.population.host, [short(prompt)], self.population.host.encode([prompt]), [len(said)])
         with self._lock:
@@ -122,7 +127,7 @@ class Controls:
                 f"expected at most {_MOST} thumbs between two generations, got one more; let a generation pass")
             self._thumbs[organelle, prompt, answer] = up
 
-    def waits(self, organelle: str, prompt: str, answer: str) -> bool:
+    def waits(self, organelle: str, prompt: str | tuple[str, ...], answer: str) -> bool:
         "Whether a thumb for this answer was given and is not heeded yet"
         with self._lock: return (organelle, prompt, answer) in self._thumbs
 
@@ -157,7 +162,7 @@ def _call(self: Controls, generations: int, now: int) -> None:
 # %% ../nbs/12_controls.ipynb #cdb8537b
 class Mark(NamedTuple):
     "A praised or blamed answer, as a row of a lesson"
-    prompt: str
+    prompt: str | tuple[str, ...]
     tokens: list[int]
     organelle: str
     advantage: float
@@ -187,14 +192,15 @@ def heed(self: Controls, generation: int, # the one that begins
     feedback = [self._booked(thumb, ledger, generation) for thumb in thumbs]
     # The es rule has nobody to ask what its variants are worth.
     learn = self.config.plasticity.rule != 'es'
-    marks = [Mark(f['prompt'], self._tokens(f['answer']), f['organelle'], f['reward']) for f in feedback
-             if learn and f['reward']]
+    marks = [Mark(_turns(t['prompt']), self._tokens(f['answer']), f['organelle'], f['reward'])
+             for t, f in zip(thumbs, feedback) if learn and f['reward']]
     return Heard(knobs, feedback, marks)
 
 @patch
 def _booked(self: Controls, thumb: dict, ledger: Ledger, generation: int) -> dict:
     "The row of a thumb, after its energy has moved; without a reward if it came too late"
     id, w = thumb['organelle'], self.config.feedback
+    if isinstance(thumb['prompt'], list): thumb = thumb | {'prompt': thumb['prompt'][-1]}
     if id not in self.population: return dict(generation=generation, **thumb, reward=None, energy=None)
     energy = w if thumb['up'] else -min(w, ledger.balance(id)) + 0.
     if thumb['up']: ledger.grant(id, energy, 'praise', generation)
@@ -220,5 +226,5 @@ def restore(self: Controls, state: dict) -> None:
     for name, value in state['values'].items(): self.config = _with(self.config, KNOBS[name].field,
                                                                     _checked(name, value))
     self._winter = tuple(map(int, state['winter']))
-    self._thumbs = {(t['organelle'], t['prompt'], t['answer']): t['up'] for t in state['thumbs']}
+    self._thumbs = {(t['organelle'], _turns(t['prompt']), t['answer']): t['up'] for t in state['thumbs']}
     self._turns = {name: _checked(name, value) for name, value in state['turns'].items()}

@@ -20,6 +20,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 
 from .adapters import Factors, blocks_of
 from .analysis import balances, load, markdown_table
+from .asking import check_question, question
 from .charts import OKABE_ITO
 from .ecology import Ecology
 from .evidence import wilson
@@ -27,6 +28,7 @@ from .gates import Decision, explain
 from .merging import beside, combine
 from .organelles import Population, delta_norm
 from .runs import escape
+from .tasks import ID_CELLS, Cell
 
 # %% ../nbs/17_inspection.ipynb #430b0062
 _HOSTS = weakref.WeakKeyDictionary()    # model -> {module: Frobenius norm of its weight}
@@ -225,26 +227,30 @@ class Beside:
     organelle: str
     answers: pd.DataFrame       # a row each, of the host first: text, tokens, and mean log-probability a token to both
     tokens: pd.DataFrame        # a row a token: whose answer, place, text, and its log-probability to both
+    put: str | tuple[str, ...] = ''     # what they were asked: the prompt in its form
+    how: str = ''               # which form that is, in words; empty for the prompt alone
 
     @property
     def same(self) -> bool: return self.answers['text'].nunique() == 1
     def __repr__(self) -> str: return f"Beside({self.organelle!r}, same={self.same})"
 
     def _repr_markdown_(self) -> str:
-        head = f"*{escape(self.prompt)}*\n\n{escape(self.organelle)} gives "
+        head = f"*{escape(self.prompt)}*{escape(f', asked {self.how}') if self.how else ''}\n\n"
+        head += f"{escape(self.organelle)} gives "
         return head + ('the same answer as the host.' if self.same else 'another answer than the host.') + '\n\n' + (
             markdown_table(self.answers.rename_axis('answer of')))
 
-def answers_beside(population: Population, organelle: str, prompt: str, *, max_new_tokens: int = 48) -> Beside:
+def answers_beside(population: Population, organelle: str, prompt: str, *, max_new_tokens: int = 48,
+                   cells: Iterable[Cell] = ID_CELLS) -> Beside: # that it plays; a form shows solved questions of these
     "The host's greedy answer to a prompt and the organelle's, each read by both; log-probabilities in nats"
     population[organelle]
-    if not isinstance(prompt, str) or not prompt.strip() or any('\ud800' <= c <= '\udfff' for c in prompt):
-        raise ValueError(f"expected a prompt in Unicode text, got {prompt!r:.60}; ask something")
-    who, host = [None, organelle], population.host
-    made = population.generate([prompt] * 2, who, temperature=0., max_new_tokens=max_new_tokens)
+    check_question(prompt)
+    who, host, put, how = [None, organelle], population.host, prompt, ''
+    if not host.form.plain: put, how = (asked := question(prompt, host.form, cells)).prompt, asked.how
+    made = population.generate([put] * 2, who, temperature=0., max_new_tokens=max_new_tokens)
     rows = [(i, reader) for i in range(2) for reader in who]
     parts = []
-    for t in population.forward([prompt] * 4, [made.tokens[i] for i, _ in rows], [reader for _, reader in rows]):
+    for t in population.forward([put] * 4, [made.tokens[i] for i, _ in rows], [reader for _, reader in rows]):
         parts.append(pd.DataFrame({k: getattr(t, k).cpu().numpy() for k in ('rows', 'places', 'tokens', 'logprobs')}))
     read = pd.concat(parts).sort_values(['rows', 'places'])
     name, reader = np.array(['host', organelle]), f'to {organelle}'
@@ -254,7 +260,7 @@ def answers_beside(population: Population, organelle: str, prompt: str, *, max_n
     means = wide.groupby('answer')[['to host', reader]].mean().loc[name]
     answers = pd.DataFrame({'text': made.texts, 'tokens': made.new_tokens}, index=name).join(means)
     wide = wide.rename(columns={'places': 'place', 'tokens': 'token'}).rename_axis(columns=None)
-    return Beside(prompt, organelle, answers, wide[['answer', 'place', 'token', 'text', 'to host', reader]])
+    return Beside(prompt, organelle, answers, wide[['answer', 'place', 'token', 'text', 'to host', reader]], put, how)
 
 # %% ../nbs/17_inspection.ipynb #fb0d253c
 @dataclass(frozen=True, eq=False, repr=False)

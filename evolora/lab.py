@@ -215,12 +215,13 @@ def _put(self: Lab, prompt: str, most: int) -> Future:
     organelle = self.organelle
     if organelle is None: raise ValueError("expected an organelle to ask, got none selected; step first")
     def answer(ecology: Ecology) -> Beside:
-        found = answers_beside(ecology.population, organelle, prompt, max_new_tokens=most)
+        found = answers_beside(ecology.population, organelle, prompt, max_new_tokens=most,
+                               cells=ecology.cells.values())
         # Here, and not when it is shown: whoever waits for the answer may judge it at once.
-        self.said, self.judged = (organelle, prompt, found.answers.loc[organelle, 'text']), False
+        self.said, self.judged = (organelle, found.put, found.answers.loc[organelle, 'text']), False
         return found
     def answered(future: Future) -> None:
-        self.answers.value = answers_html(future.result().answers) if not future.exception() else (
+        self.answers.value = answers_html(future.result().answers, future.result().how) if not future.exception() else (
             '<p class="quiet">there is no answer: the question failed, as is said above</p>')
         self.refresh()
     self.said, self.thumbs.value = None, ''         # an answer that is not seen any more cannot be judged

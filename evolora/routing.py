@@ -15,14 +15,15 @@ from typing import Annotated, Literal
 import numpy as np
 import pandas as pd
 from fastcore.basics import patch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
-from .evaluation import COLUMNS, KEY, candidates, everyone, listed
+from .evaluation import COLUMNS, KEY, candidates, everyone, form_of, listed
 from .evidence import wilson
 from .families import Task
 from .files import parse_json, write_whole
+from .forms import Form
 from .runs import config_hash
-from .tasks import STREAMS, Cell, family_named, stream_of
+from .tasks import ID_CELLS, STREAMS, Cell, family_named, stream_of
 
 # %% ../nbs/14_routing.ipynb #f0694a21
 _Id = Annotated[str, Field(pattern='^o[1-9][0-9]{0,17}$')]
@@ -45,9 +46,20 @@ class Router(BaseModel):
     fitted: tuple[Annotated[str, Field(pattern='^[0-9a-f]{16}$')], ...] = Field(description='ids of the tasks seen')
     answers: int = Field(ge=1, description='answers that fitting took')
     gflops: float = Field(ge=0, description='GFLOPs that fitting took')
+    cells: tuple[str, ...] = Field((), description='of the tasks seen; none are known of a router from before this was '
+                                                   'noted, which saw default ones')
+    form: Form = Field(Form(), description='in which they were asked')
+
+    @model_serializer(mode='wrap')
+    def _old_ones_stay(self, usual):
+        said = usual(self)
+        if not self.cells: said.pop('cells')
+        if self.form.plain: said.pop('form')
+        return said
 
     @model_validator(mode='after')
     def _agree(self):
+        for cell in self.cells: Cell.parse(cell)
         for key in self.table:
             if ':' in key and self.by == 'family': raise ValueError(f"table expected families, got {key!r}; go by cell")
             Cell.parse(key) if ':' in key else family_named(key)
@@ -55,6 +67,10 @@ class Router(BaseModel):
             if (seen := _stream_of_id(id)) != 'selection':
                 raise ValueError(f"fitted expected selection tasks only, got {id} of the {seen} stream; fit it again")
         return self
+
+    def fits(self, cells: Iterable[Cell], form: Form) -> bool:
+        "Whether it was fitted in this form, on these cells or some of them"
+        return self.form == form and set(self.cells or map(str, ID_CELLS)) <= set(map(str, cells))
 
     def route(self, tasks: Iterable[Task]) -> list[str | None]:
         "Who answers each task: by its cell, else by its family, else the best"
@@ -131,7 +147,8 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
     choose = lambda score: who[max(range(len(who)), key=lambda i: (score[i], usual[i], -i))]
     return Router(by=by, table={label: choose(score) for label, score in scores.items()}, best=choose(bound),
                   weights=population.weights_hash(), fitted=tuple(dict.fromkeys(t.id for t in tasks)),
-                  answers=len(answers), gflops=float(answers.gflops.sum()))
+                  answers=len(answers), gflops=float(answers.gflops.sum()),
+                  cells=tuple(dict.fromkeys(f'{t.family}:{t.depth}' for t in tasks)), form=form_of(population))
 
 # %% ../nbs/14_routing.ipynb #d5040559
 @patch

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['NATURAL', 'FAMILIES', 'OOD_FAMILIES', 'OOD_DEPTH', 'CELLS', 'ID_CELLS', 'OOD_CELLS', 'STREAMS', 'MAX_TRIES',
-           'MAX_PROMPT', 'family_named', 'Cell', 'stream_of', 'sample_tasks', 'task_hashes', 'grade', 'count_mode',
-           'store_modes', 'mode_share', 'chance', 'corrected', 'draw_tasks', 'write_tasks', 'read_tasks', 'family_hash',
-           'cell_hashes', 'register_family']
+           'MAX_PROMPT', 'family_named', 'Cell', 'identified', 'stream_of', 'sample_tasks', 'task_hashes', 'grade',
+           'count_mode', 'store_modes', 'mode_share', 'chance', 'corrected', 'draw_tasks', 'write_tasks', 'read_tasks',
+           'family_hash', 'cell_hashes', 'register_family']
 
 # %% ../nbs/00_tasks.ipynb #f35616fe
 import hashlib
@@ -68,6 +68,10 @@ STREAMS = {'train': 70, 'selection': 10, 'gate': 10, 'holdout': 10}     # per ce
 def _digest(family: str,
             prompt: str) -> str: return hashlib.sha256(f'{family}\n{" ".join(prompt.split())}'.encode()).hexdigest()
 
+def identified(task: Task) -> Task:
+    "The task with the id that its question has"
+    return replace(task, id=_digest(task.family, task.prompt)[:16])
+
 def stream_of(task: Task) -> str:
     "The one stream that a question belongs to"
     place = int(_digest(task.family, task.prompt)[:8], 16) % 100
@@ -80,6 +84,7 @@ MAX_TRIES = 100     # draws per wanted task before a cell is said to be exhauste
 
 def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Generator,
                  difficulty: float | None = None, # 0 to 1; None draws one per task
+                 fewer: bool = False, # all there are, where a cell has no n of them, instead of an error
                 ) -> list[Task]:
     "n different tasks of a cell from one stream"
     if stream not in STREAMS: raise ValueError(f"expected a stream out of {', '.join(STREAMS)}, got {stream!r}")
@@ -89,9 +94,8 @@ def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Ge
     for _ in range(MAX_TRIES * max(n, 20)):
         if len(found) == n: return list(found.values())
         task = family.draw(rng, cell.depth, rng.random() if difficulty is None else difficulty)
-        if stream_of(task) == stream:
-            identity = _digest(task.family, task.prompt)[:16]
-            found.setdefault(identity, replace(task, id=identity))
+        if stream_of(task) == stream: found.setdefault((task := identified(task)).id, task)
+    if fewer and found: return list(found.values())
     raise ValueError(f"{cell} has no {n} different {stream} tasks at difficulty {difficulty}, "
                      f"only {len(found)} were found; ask for fewer")
 
@@ -152,12 +156,12 @@ def corrected(accuracy: float, cell: Cell) -> float:
     return (accuracy - chance(cell)) / (1 - chance(cell))
 
 # %% ../nbs/00_tasks.ipynb #be4c1380
-def draw_tasks(cells: Iterable[Cell], *, stream: str, n: int, seed: int = 0) -> list[Task]:
-    "n tasks spread evenly over cells; the same seed gives the same list"
+def draw_tasks(cells: Iterable[Cell], *, stream: str, n: int, seed: int = 0, fewer: bool = False) -> list[Task]:
+    "n tasks spread evenly over cells; the same seed gives the same list. `fewer` as for `sample_tasks`"
     cells = list(cells)
     counts = [n // len(cells) + (i < n % len(cells)) for i in range(len(cells))]
-    return [t for c, k in zip(cells, counts) for t in sample_tasks(c, stream=stream, n=k,
-                                                                   rng=random_stream(seed, purpose=f'{stream} {c}'))]
+    return [t for c, k in zip(cells, counts) for t in sample_tasks(
+        c, stream=stream, n=k, rng=random_stream(seed, purpose=f'{stream} {c}'), fewer=fewer)]
 
 def write_tasks(tasks: Iterable[Task], path: str | Path) -> Path:
     "Write tasks as JSON lines to a new file; an existing one is a ValueError"

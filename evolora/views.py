@@ -167,9 +167,10 @@ def gates_html(view: View) -> str:
                       empty='nobody had a turn: there are no merges yet, or they are switched off')
 
 # %% ../nbs/18_views.ipynb #dc4c8b1b
-def answers_html(answers: pd.DataFrame) -> str: # of `Beside`: a row for each who answered
+def answers_html(answers: pd.DataFrame, how: str = '') -> str: # of `Beside`: a row for each, and how it was asked
     "Answers one below the other, with their log-probabilities to both"
     read = [name for name in answers if name.startswith('to ')]
     line = lambda row: ', '.join(f'{shown(name)} {row[name]:.2f}' for name in read)
-    return ''.join(f'<p><b>{shown(who)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: {line(row)}'
+    head = f'<p class="quiet">asked {shown(how)}</p>' if how else ''
+    return head + ''.join(f'<p><b>{shown(who)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: {line(row)}'
                    f'</span></p><div class="said">{shown(row.text, 2000)}</div>' for who, row in answers.iterrows())
