@@ -99,7 +99,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), sing
         every: Annotated[int, typer.Option(min=1, help='Generations between checkpoints.')] = 10,
         patience: Annotated[int, typer.Option(min=0, help='Stop after so many generations in a row without revenue, '
                                               'and say why; exit code 3. 0: never stop for that.')] = 3,
-        dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs; loads no weights.')] = False,
+        dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits.')] = None,
         threads: Annotated[int | None, typer.Option(min=1, help='Torch threads, 1 by default: often fastest for small '
