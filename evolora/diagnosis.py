@@ -177,7 +177,7 @@ class Diagnosis:
 
     def _energy(self) -> list[str]:
         left, falls = self.sums['energy'], self.sums['falls']
-        if not left: return []
+        if not left: return ['energy: nothing is left']
         if not falls > 0: return [f'energy: {left:.3g} is left, and does not fall']
         return [f'energy: {left:.3g} is left, and falls by {falls:.3g} a generation: enough for {left / falls:.1f}']
 
