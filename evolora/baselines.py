@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from .adapters import read_peft
 from .chronicle import hashes_of
+from .diagnosis import Patience
 from .ecology import Ecology
 from .evaluation import (Evaluation, answer, cells_of, compare, everyone, holdout, oracle, samples, selection,
                                 vote)
@@ -85,13 +86,13 @@ class Life:
     def __init__(self, host: Host, condition: Condition, *, seed: int = 0):
         self.condition, self.host, self.spent, self.each = condition, host, Spent(), {}
         self.ecology = Ecology(host, condition.config(), seed=seed)
-        self.updates = 0
+        self.updates, self.watch = 0, Patience(self.ecology, 0)
 
     @property
     def population(self) -> Population: return self.ecology.population
 
     def update(self, n: int = 1):
-        "One generation; ValueError when it leaves nobody alive"
+        "One generation; ValueError, with the reason, when no organelle survives it"
         start, before = time.perf_counter(), asdict(self.spent)
         record = self.ecology.step()
         row, cost = record.row, record.row['gflops']
@@ -103,9 +104,10 @@ class Life:
         self.spent.answered(row['gate_tokens'], row['gate_answers'], row['gate_right'])
         self.spent.seconds += time.perf_counter() - start
         self.updates += 1
+        self.watch.hear(record)
         if not len(self.population):
-            raise ValueError(f"{self.condition.name}: expected somebody alive, got none after generation "
-                             f"{record.row['generation']}; make life cheaper, with more energy or a cheaper ticket")
+            raise ValueError(f"{self.condition.name}: expected organelles that are alive, got none after generation "
+                             f"{record.row['generation']}; {self.watch.found.line}")
         self.each = self.spent.since(Spent(**before), 1, self.each)
 
 # %% ../nbs/15_baselines.ipynb #b27f054a

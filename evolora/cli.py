@@ -82,8 +82,9 @@ def _ended(session, folder: Path) -> None:
     "What to look at after a run"
     from evolora.analysis import load, summary
     show(summary(load(folder)).reset_index(names=''), 'Summary')
-    print(f'report: {_pages([folder])[0]}\nask it: evolora ask {folder} "Sort the letters: jghn"\n'
-          f'go on: evolora run --resume {folder} --generations {2 * session.ecology.generation}')
+    print(f'report: {_pages([folder])[0]}')
+    if len(session.ecology.population): print(f'ask it: evolora ask {folder} "Sort the letters: jghn"\ngo on: evolora '
+                                              f'run --resume {folder} --generations {2 * session.ecology.generation}')
 
 # %% ../nbs/20_cli.ipynb #095d63c7
 @app.command(epilog='Calibrate, then resume: `evolora run --generations 10 --out runs/a`, look at it, and '
@@ -91,15 +92,14 @@ def _ended(session, folder: Path) -> None:
 def run(config: Annotated[str | None, typer.Option(help='ecology (default), real (default on a real host), '
                                                    'single, frozen, debug, or a YAML file.')] = None,
         generations: Annotated[int, typer.Option(min=1, help='How many to live through, in total.')] = 40,
-        seed: Annotated[int | None, typer.Option(min=0, help='The one seed, 0 by default: the same seed is the same '
-                                                 'run.')] = None,
+        seed: Annotated[int | None, typer.Option(min=0, help='0 by default; the same seed is the same run.')] = None,
         host: Annotated[str | None, typer.Option(help=HOSTS)] = None,
-        out: Annotated[Path | None,
-                       typer.Option(help='A new folder for the run; default: the next free one under runs/.')] = None,
+        out: Annotated[Path | None, typer.Option(help='A new folder; default: the next free one under runs/.')] = None,
         resume: Annotated[Path | None, typer.Option(help='Go on with the run in this folder.')] = None,
         every: Annotated[int, typer.Option(min=1, help='Generations between checkpoints.')] = 10,
-        dry_run: Annotated[bool, typer.Option('--dry-run', help='Only say what it would take: parameters, memory, '
-                                              'FLOPs. No weights are loaded.')] = False,
+        patience: Annotated[int, typer.Option(min=0, help='Stop after so many generations in a row without revenue, '
+                                              'and say why; exit code 3. 0: never stop for that.')] = 3,
+        dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits.')] = None,
         threads: Annotated[int | None, typer.Option(min=1, help='Torch threads, 1 by default: often fastest for small '
@@ -132,11 +132,12 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     with session:
         try:
             with meanwhile(lambda: f'generation {ecology.generation}: {ecology.part}') as told:
-                session.live(generations, say=told)
+                found = session.live(generations, say=told, patience=patience)
         except BrokenPipeError: raise           # nobody reads on: that is no trouble with the folder
         except OSError as e:
             raise ValueError(f'{folder}: {e.strerror or e}; mend it; `evolora run --resume {folder}` goes on') from None
         _ended(session, folder)
+        if found: raise typer.Exit(3)
 
 app.command(epilog='It asks up to two thousand questions, for some minutes, once for each host. `evolora run --host HOST` '
                    'does it by itself.')(calibrate)
@@ -270,8 +271,7 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
           family: Annotated[str, typer.Option(help='A family such as math, or `all`.')] = 'all',
           split: Annotated[str, typer.Option(help='train, selection, gate or holdout.')] = 'train',
           n: Annotated[int, typer.Option(min=1, help='How many tasks.')] = 100,
-          depth: Annotated[int | None, typer.Option(min=1, max=4,
-                                                    help='One depth; default: 1 to 3.')] = None,
+          depth: Annotated[int | None, typer.Option(min=1, max=4, help='One depth; default: 1 to 3.')] = None,
           seed: Annotated[int, typer.Option(min=0, help='The same seed writes the same file.')] = 0):
     "Write tasks to a file: question, gold answer and what its grader needs."
     from evolora.tasks import FAMILIES, Cell, draw_tasks, family_named, write_tasks
@@ -427,7 +427,7 @@ def _code(arguments: list[str] | None) -> int:
     return 2
 
 def main(arguments: list[str] | None = None) -> None:
-    "The command's entry point: exit code 0, 2 for what cannot be done as asked, 130 after Ctrl-C, 141 with no reader"
+    "The command's entry point: exit code 0, 2 if it cannot be done, 3 if `run` ended early, 130 Ctrl-C, 141 no reader"
     warnings.formatwarning = lambda message, *_, **__: f'evolora: {visible(str(message))}\n'
     try:
         code = _code(arguments)

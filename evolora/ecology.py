@@ -26,6 +26,7 @@ from .controls import Controls, Heard
 from .trees import Lesson
 from .curriculum import Curriculum, Forager
 from .demography import Demography
+from .diagnosis import Patience
 from .economy import Ledger, Prices
 from .exams import Examiner
 from .gates import Decision, event, tally, turn as whole_turn
@@ -86,7 +87,7 @@ class Ecology:
         "Live through one generation and return its record"
         with self.still():
             if not len(self.population):
-                raise RuntimeError("nobody is left alive; begin a new ecology, with a cheaper ticket or more founders")
+                raise RuntimeError(f"no organelle is alive since generation {self.generation - 1}; begin a new ecology")
             if self.half: raise RuntimeError(f"generation {self.generation} ended half-way; begin anew or resume a run")
             self.half, self._timing = True, {}
             heard = self.controls.heed(self.generation, self.ledger)
@@ -389,18 +390,18 @@ def _stop_softly():
 @patch
 def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation], None]] = (), # get each record
         say: Callable[[str], None] | None = print, # where the ticker goes; None keeps quiet
+        patience: int | Patience = 0, # generations in a row without revenue after which it stops; 0: never
        ) -> list[Generation]: # as `history` keeps them: all numbers, but only the last with cells and tables
-    "Live through some generations; ends early when nobody is left, or at Ctrl-C after the current one"
+    "Live through some generations; ends early when no organelle is left, patience is, or at Ctrl-C, and says why"
     if generations < 1: raise ValueError(f"expected at least 1 generation, got {generations}")
-    begin = len(self.history)
+    begin, watch = len(self.history), patience if isinstance(patience, Patience) else Patience(self, patience)
     with _stop_softly() as stop:
-        while len(self.history) < begin + generations and len(self.population) and not stop['asked']:
+        while len(self.history) < begin + generations and len(self.population) and not (stop['asked'] or watch.found):
             record = self.step()
-            for hook in hooks: hook(record)
+            for hook in (*hooks, watch.hear): hook(record)
             if say: say(record.ticker())
-    if say and stop['asked']: say(f'stopped after generation {self.generation - 1}, which is kept')
-    elif say and not len(self.population):
-        say(f'everybody was bankrupt by generation {self.generation - 1}; a cheaper ticket or more founders would help')
+    if say and watch.found: say(str(watch.found))
+    elif say and stop['asked']: say(f'stopped after generation {self.generation - 1}, which is kept')
     return self.history[begin:]
 
 @patch

@@ -18,6 +18,7 @@ from fastcore.basics import patch
 
 from .chronicle import Generation
 from .configuration import load_config
+from .diagnosis import PATIENCE, Diagnosis, Patience
 from .ecology import Ecology
 from .host import load_host
 from .sessions import Session, resume_session
@@ -25,10 +26,13 @@ from .sessions import Session, resume_session
 # %% ../nbs/18_runner.ipynb #8fc4363d
 class Runner:
     "Lives generations of a world on its own thread; what it is told returns at once, and any thread may tell it"
-    def __init__(self, world: Ecology | Session | Callable[[], Ecology | Session]):
+    def __init__(self, world: Ecology | Session | Callable[[], Ecology | Session], *,
+                 patience: int = PATIENCE): # generations in a row without revenue after which it stops; 0: never
         self.world = None if isinstance(world, Callable) else world
         self._make, self.left, self.rest, self.began = world, 0, 0, None
         self.error: BaseException | None = None
+        # Why it stopped by itself, and who looks for that.
+        self.patience, self.found, self._watch = patience, None, None
         # They are told each record, and None when it has come to rest.
         self.watchers: list[Callable[[Generation | None], None]] = []
         self._jobs, self._thread, self._changed = deque(), None, threading.Condition()
@@ -90,11 +94,13 @@ def _tell(self: Runner, record: Generation | None) -> None:
 def _generation(self: Runner) -> None:
     "One generation; the last one of a run also brings a session to the disk"
     if self.world is None: self.world = self._make()
+    if self._watch is None: self._watch = Patience(self.ecology, self.patience, getattr(self.world, 'seen', None))
     self.began = time.monotonic()
     record = self.world.step()
-    alive = len(self.ecology.population)
+    self._watch.hear(record)
     with self._changed:
-        if not alive: self.left = self.rest = 0
+        self.found: Diagnosis | None = self._watch.found
+        if self.found: self.left = self.rest = 0
         last = not self.left
     if last and isinstance(self.world, Session): self.world.save()
     self.began = None
@@ -116,14 +122,14 @@ def run(self: Runner, generations: int | None = None) -> None: # None: what a pa
         raise ValueError(f"expected 1 or more generations, got {generations!r}; 10 is a fair start")
     with self._changed:
         self.left = generations or self.rest or math.inf
-        self.rest, self.error = 0, None
+        self.rest, self.error, self.found = 0, None, None
         self._wake()
 
 @patch
 def step(self: Runner) -> None:
     "Live one generation more, unless some are left; what a pause left stays left"
     with self._changed:
-        self.left, self.error = max(self.left, 1), None
+        self.left, self.error, self.found = max(self.left, 1), None, None
         self._wake()
 
 @patch

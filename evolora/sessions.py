@@ -20,6 +20,7 @@ from .adapters import Factors
 from .checkpoints import checkpoints, prune, read_births, read_checkpoint, verified, write_checkpoint
 from .chronicle import Generation, hashes_of
 from .configuration import EcologyConfig, checked_config
+from .diagnosis import Diagnosis, Patience, Seen, seen_in
 from .ecology import Ecology
 from .files import digest, locked, sweep, sync, truncate, write_whole
 from .host import Host, load_host
@@ -104,13 +105,25 @@ def step(self: Session) -> Generation:
 
 # %% ../nbs/13_sessions.ipynb #525a1f02
 @patch
+def seen(self: Session, first: int) -> list[Seen]:
+    "What the tables hold of the generations from this one on, for a diagnosis"
+    rows = [row for row in self.run.rows('generations') if row['generation'] >= first]
+    tables = (self.run.read(table) for table in ('episodes', 'ledger'))
+    return seen_in(rows, *(table[table['generation'] >= first].to_dict('records') for table in tables))
+
+@patch
 def live(self: Session, generations: int, *, # in total, those lived through before included
-         hooks: Iterable[Callable[[Generation], None]] = (), say: Callable[[str], None] | None = print) -> None:
+         hooks: Iterable[Callable[[Generation], None]] = (), say: Callable[[str], None] | None = print,
+         patience: int = 0, # generations in a row without revenue after which it stops and says why; 0: never
+        ) -> Diagnosis | None: # why it ended early; None if it did not, or because somebody stopped it
     "Live until so many generations are there; Ctrl-C stops after the current one, and all of it is kept"
     with self._at_work():
-        left = generations - self.ecology.generation
-        if left > 0 and len(self.ecology.population): self.ecology.run(left, hooks=[self._keep, *hooks], say=say)
+        left, watch = generations - self.ecology.generation, Patience(self.ecology, patience, self.seen)
+        alive = len(self.ecology.population)
+        if left > 0 and alive: self.ecology.run(left, hooks=[self._keep, *hooks], say=say, patience=watch)
+        elif left > 0 and say: say(str(watch.check()))
         self.save()
+        return watch.found if self.ecology.generation < generations else None
 
 # %% ../nbs/13_sessions.ipynb #ee405f6c
 def _check_interval(every: int) -> None:
@@ -210,12 +223,12 @@ def _grown(folder: str | Path, hosts: dict[str, Host] | None, threads: int) -> t
     check_record(run, verified(known[-1]))
     population = Population.load(known[-1] / 'population', host)
     if not len(population):
-        raise ValueError(f"expected a run with somebody alive, got {folder}, where all went bankrupt; ask another run")
+        raise ValueError(f"expected a run with organelles, got {folder}, where no organelle is left; take another run")
     return population, run, known[-1]
 
 def colony(folder: str | Path, hosts: dict[str, Host] | None = None, *, # those already loaded, by name
            threads: int = 1) -> tuple[Population, Run]:
-    "The organelles of the latest checkpoint of a run, on their host, and the run; ValueError where nobody is left"
+    "The organelles of the latest checkpoint of a run, on their host, and the run; ValueError where none is left"
     return _grown(folder, hosts, threads)[:2]
 
 def colony_births(folder: str | Path, hosts: dict[str, Host] | None = None, *,

@@ -31,7 +31,7 @@ from .runs import Run
 from .sessions import Session
 from .views import View, add_up, look, look_at, shown, table_html
 from .weights import everybody_specs, organelle_specs, outputs
-from .widgets import Panel, error_html, progress_html
+from .widgets import Panel, error_html, found_html, progress_html
 
 # %% ../nbs/18_window.ipynb #c56763b3
 class Memory:
@@ -181,7 +181,8 @@ def refresh(self: Window) -> None:
         r, barred = self.runner, self.barred()
         busy, alive = r.busy and bool(r.left or r.began), len(self.view.alive) if self.view else 0
         dead = self.view is not None and not alive
-        doing = 'nobody is left; begin anew, with a cheaper ticket' if dead else r.doing
+        if r.found and not r.busy and not self.error.value: self.error.value = found_html(r.found)
+        doing = 'no organelle is left' if dead else 'stopped, see below' if r.found and not busy else r.doing
         self.sure, now, open = False, self.view.generation if self.view else 0, self.judgeable
         lived = f'{now} generation{"s" * (now != 1)} lived'       # the latest is called by a number one less
         self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, still=not r.busy,

@@ -195,7 +195,8 @@ def test_a_life_pays_for_its_answers_its_lessons_and_its_choices(host):
 def test_a_life_that_ends_says_so(host):
     poor = CONDITIONS['ecology'].model_copy(update={'changes': dict(economy=dict(
         founder_energy=0., newborn_energy=0., ticket=9., grace=1), founder_step=0.)})
-    with pytest.raises(ValueError, match='ecology: expected somebody alive'): train(host, poor, budget=100)
+    with pytest.raises(ValueError, match='expected organelles that are alive.*no question was asked: 0 org'):
+        train(host, poor, budget=100)
 
 
 @pytest.mark.parametrize('call, says', [

@@ -1,4 +1,5 @@
 """The command: what can be done is done alike twice; what cannot is one line, exit code 2 and an untouched disk."""
+import inspect
 import json
 import os
 import re
@@ -22,7 +23,8 @@ from evolora import pretraining
 from evolora.baselines import CONDITIONS
 from evolora.charts import CHARTS
 from evolora.checkpoints import checkpoints
-from evolora.cli import app, main
+from evolora.cli import app, main, run
+from evolora.diagnosis import PATIENCE
 from evolora.ecology import Ecology
 from evolora.fetch import KNOWN
 from evolora.gguf import write_tiny_gguf
@@ -511,9 +513,27 @@ def test_a_run_can_be_asked_from_anywhere(say, world, monkeypatch):
 def test_a_world_that_dies_out_is_kept_and_cannot_be_asked(say, world):
     poor = config(economy=dict(founder_energy=0., newborn_energy=0., ticket=1., grace=1))
     code, out, err = say('run', '--config', poor, '--host', world / 'host', '--generations', 9, '--out', 'run')
-    assert code == 0 and 'everybody was bankrupt' in out and err == ''
+    assert code == 3 and 'no organelle is left after generation 0' in out and err == '' and 'ask it' not in out
     assert Run.open('run').read('generations').alive.tolist() == [0] and Path('run/report.md').exists()
-    refuses(say, 'ask', 'run', 'hello', says='bankrupt')
+    refuses(say, 'ask', 'run', 'hello', says='no organelle is left')
+    assert say('run', '--resume', 'run', '--generations', 9)[0] == 3
+
+
+def test_a_run_that_earns_nothing_stops_says_why_and_goes_on(say, world):
+    small = config(cells=['math:1'], variation=dict(mu=4, offspring=0), economy=dict(founder_energy=30.))
+    code, out, err = say('run', '--config', small, '--host', world / 'host', '--generations', 9, '--out', 'run')
+    assert (code, err) == (3, '') and Run.open('run').read('generations').alive.tolist() == [4] * PATIENCE
+    assert 'no energy was earned in generations 0 to 2; 4 organelles are alive' in out and 'pass@k' in out
+    assert f'evolora calibrate {world / "host"}' in out and 'go on: evolora run --resume run --generations 6' in out
+    assert all(line.isprintable() for line in out.splitlines())
+    code, out, err = say('run', '--resume', 'run', '--generations', 6)
+    assert (code, err) == (0, '') and 'generations 0 to 5' in out, 'it is said, but the end was asked for'
+    code, out, err = say('run', '--resume', 'run', '--generations', 8, '--patience', 0)
+    assert (code, err) == (0, '') and 'earned' not in out
+    assert say('run', '--resume', 'run', '--generations', 20, '--patience', 9)[0] == 3
+    assert len(Run.open('run').rows('generations')) == 9
+    refuses(say, 'run', '--resume', 'run', '--patience', -1, says='--patience')
+    assert inspect.signature(run).parameters['patience'].default == PATIENCE
 
 
 # --- looking at a run: tables that somebody made up do, and no model is needed

@@ -265,12 +265,12 @@ def test_everybody_can_die(host):
     ecology = Ecology(host, config)
     ecology.run(30, hooks=[records.append], say=said.append)
     assert len(records) < 10 and len(ecology.population) == len(ecology.ledger) == 0 and ecology.ledger.audit().balanced
-    assert 'bankrupt' in said[-1] and len(said) == len(records) + 1
+    assert said[-1].startswith('no organelle is left') and 'cheaper' not in said[-1] and len(said) == len(records) + 1
     last = records[-1].row
     assert (last['alive'], last['energy'], last['best'], last['best_fitness']) == (0, 0., None, None)
     assert {e['reason'] for e in rows(records, 'lineage') if e['event'] == 'death'} == {'bankrupt'}
     assert ecology.run(3, say=None) == []
-    with pytest.raises(RuntimeError, match='nobody is left alive'): ecology.step()
+    with pytest.raises(RuntimeError, match='no organelle is alive since generation'): ecology.step()
 
 
 def test_strikes_come_before_bankruptcy(host):

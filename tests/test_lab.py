@@ -14,10 +14,14 @@ from evolora import lab as module
 from evolora import runner as running
 from evolora import window
 from evolora.analysis import gather
+from evolora.checkpoints import checkpoints
 from evolora.configuration import PRESETS, load_config
+from evolora.diagnosis import PATIENCE
 from evolora.ecology import Ecology
+from evolora.families import Grade
+from evolora.forms import Form
 from evolora.gates import EVENTS, GATES
-from evolora.host import load_host
+from evolora.host import load_host, tiny_host
 from evolora.lab import Lab
 from evolora.live import live_spec, points, stops
 from evolora.runner import Runner
@@ -126,8 +130,41 @@ def test_a_run_ends_when_nobody_is_left(host, config):
         'ticket': 50., 'founder_energy': 1., 'floor': 0.})})
     ecology = Ecology(host, poor)
     lab = stepped(Lab(ecology), 50)
+    assert len(ecology.population) and 'bankrupt at its next ticket' in lab.error.value
+    stepped(lab, 50)
     assert not len(ecology.population) and ecology.generation < 50 and lab.runner.error is None
-    assert 'nobody is left' in lab.status.value and lab.step_button.disabled and lab.snapshot_html()
+    assert 'no organelle is left' in lab.status.value and lab.step_button.disabled and lab.snapshot_html()
+    assert 'role="status"' in lab.error.value and 'no organelle is left after generation' in lab.error.value
+
+
+def test_a_run_in_which_nothing_is_earned_stops_and_the_panel_says_why(host, config, monkeypatch):
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: Grade(False, 0., False))
+    def play(self, plan, tasks, real=Ecology._play):
+        answers = real(self, plan, tasks)
+        answers.texts = [HOSTILE[0] + HOSTILE[2]] * len(tasks)
+        return answers
+    monkeypatch.setattr(Ecology, '_play', play)
+    lab = Lab(Ecology(host, config))
+    lab.run()
+    rest(lab)
+    assert (lab.ecology.generation, lab.runner.found.case) == (PATIENCE, 'unread') and len(lab.ecology.population)
+    assert 'stopped, see below' in lab.status.value and not lab.run_button.disabled
+    said = lab.error.value
+    assert 'evolora calibrate' in said and '&lt;script&gt;' in said and '<script>' not in said and '\x1b' not in said
+    monkeypatch.undo()
+    stepped(lab)
+    assert lab.ecology.generation == PATIENCE + 1 and lab.runner.found is None and lab.error.value == ''
+
+
+def test_patience_of_a_session_is_judged_by_its_tables_and_saved(tmp_path):
+    with begin_session(tmp_path / 'run', tiny_host(), load_config('debug').model_copy(update={'max_new_tokens': 3}),
+                       every=50) as session: session.live(2, say=None)
+    runner = Runner(resume_session(tmp_path / 'run', tiny_host(), every=50))
+    runner.run()
+    assert runner.wait(LONG) and runner.error is None and runner.left == runner.rest == 0
+    assert runner.found.when == 'generations 0 to 2' and int(checkpoints(tmp_path / 'run')[-1].name) == 3
+    runner.world.close()
+    assert Runner(Ecology(tiny_host(), load_config('debug')), patience=0).patience == 0
 
 
 # the panel
