@@ -139,8 +139,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         _ended(session, folder)
         if found: raise typer.Exit(3)
 
-app.command(epilog='It asks up to two thousand questions, for some minutes, once for each host. `evolora run --host HOST` '
-                   'does it by itself.')(calibrate)
+app.command(epilog='It takes some minutes, once for each host; `evolora run --host HOST` does it by itself.')(calibrate)
 
 # %% ../nbs/20_cli.ipynb #6c93ba42
 @app.command(epilog='No gold answer is involved for your question. The first one fits a router on selection questions, '
@@ -334,8 +333,8 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
 
 # %% ../nbs/20_cli.ipynb #167e212f
 @app.command(epilog='Look once for each thing that you report: who looks, changes a setting and looks again has tuned '
-                    'on the holdout. Routers are fitted on selection questions; runs of different hosts, cells or forms '
-                    'are refused.')
+                    'on the holdout. Routers are fitted on selection questions; runs of different hosts, cells or '
+                    'forms are refused.')
 def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished runs, of `evolora sft`, or of peft '
                                                        'adapters.')],
             n: Annotated[int, typer.Option(min=24, help='Questions in distribution; for the default cells also as many '

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from .configuration import checked_config
 from .economy import EconomyConfig, answer_cost
 from .evidence import Interval, bootstrap, paired, wilson
 from .families import Task
@@ -56,6 +55,7 @@ def selection(n: int = 512, seed: int = 0, kind: str = 'id', cells: Iterable[Cel
 # %% ../nbs/14_evaluation.ipynb #22621042
 def cells_of(run: Run) -> tuple[Cell, ...]:
     "The cells that a run plays, each once; ValueError for a configuration that is none"
+    from evolora.configuration import checked_config
     config = checked_config(run.config, run.folder / 'run.json')
     return tuple(dict.fromkeys(Cell.parse(c) for c in config.cells))
 

@@ -26,7 +26,8 @@ from .decoder import reads_whole
 from .economy import answer_cost
 from .exams import Examiner
 from .fetch import KNOWN, known_file
-from .host import HUB, FlopMeter, Host, host_dtype, host_id, host_source, read_config, reading_model
+from .flops import FlopMeter
+from .host import HUB, Host, host_dtype, host_id, host_source, read_config, reading_model
 from .organelles import Organelle, Population
 from .plasticity import Plasticity
 from .randomness import stream

@@ -22,7 +22,8 @@ from evolora.trees import Lesson, plant
 from evolora.engine import WholeRows, session
 from evolora.export import export
 from evolora.generation import Authors
-from evolora.host import Host, WholeMeter, byte_tokenizer, load_host, tiny_host
+from evolora.flops import WholeMeter
+from evolora.host import Host, byte_tokenizer, load_host, tiny_host
 from evolora.organelles import Population
 from evolora.pretraining import PretrainingConfig, build_tokenizer, loss_of, new_model, pack, pretrain, unpack
 from evolora.profiles import blueprint, forecast

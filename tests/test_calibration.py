@@ -48,7 +48,7 @@ def test_impossible_hands_are_refused(wrong):
 def test_candidates_are_easy_and_leave_something_to_measure_with():
     cells = candidates()
     assert {c.family for c in cells} == set(FAMILIES) - set(OOD_FAMILIES)
-    assert all(c.depth < FAMILIES[c.family].lowest + 3 for c in cells)
+    assert all(c.depth < FAMILIES[c.family].lowest + 2 for c in cells)
 
 
 def test_only_train_questions_are_asked(embedded, monkeypatch):

@@ -143,7 +143,8 @@ def test_every_preset_runs(host, name):
     assert len(rows(records, 'episodes')) == sum(r.row['episodes'] for r in records) > 0
 
 
-def test_the_presets_are_those_that_are_promised(): assert PRESET_NAMES == ['debug', 'ecology', 'frozen', 'real', 'single']
+def test_the_presets_are_those_that_are_promised():
+    assert PRESET_NAMES == ['debug', 'ecology', 'frozen', 'real', 'single']
 
 
 def test_frozen_is_the_bare_host_for_ever(host):

@@ -25,10 +25,12 @@ CELLS = [Cell('math', 1), Cell('string.sort', 2), Cell('json_repair', 1)]
 def grown(architecture='llama', blocks=1, layers=3, form=FORMS['shots']):
     "Two lively organelles in some of the last blocks of a small random host"
     host = tiny_host(architecture, layers=layers).in_form(form)
-    population = Population(host, capacity=3, blocks=blocks, targets=('q_proj', 'k_proj', 'v_proj', 'o_proj', 'down_proj'))
+    population = Population(host, capacity=3, blocks=blocks,
+                            targets=('q_proj', 'k_proj', 'v_proj', 'o_proj', 'down_proj'))
     for i in range(2):
         one = population.birth(rank=2 + i, rng=stream(i, purpose='kept'))
-        population.write(one.id, OPERATORS['gaussian'](population.factors(one.id), rng=stream(i, purpose='awake'), step=.3))
+        away = OPERATORS['gaussian'](population.factors(one.id), rng=stream(i, purpose='awake'), step=.3)
+        population.write(one.id, away)
     return population
 
 
@@ -234,5 +236,5 @@ def test_the_ledger_of_an_ecology_is_that_of_the_bill():
     record = ecology.step()
     assert abs(ecology.ledger.audit().discrepancy) < 1e-9
     assert record.row['gflops']['play'] == pytest.approx(sum(e['gflops'] for e in record.episodes))
-    alone = host.in_form(FORMS['shots']).meter.answer(record.episodes[0]['prompt_tokens'], record.episodes[0]['new_tokens'])
-    assert record.episodes[0]['gflops'] * 1e9 < alone
+    one = record.episodes[0]
+    assert one['gflops'] * 1e9 < host.meter.answer(one['prompt_tokens'], one['new_tokens'])

@@ -37,7 +37,7 @@ HEAVY = {
                'controls', 'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines',
                'export', 'comparison', 'inspection', 'runner', 'views', 'weights', 'widgets', 'window', 'lab',
                'overhead',
-               'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins',
+               'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins', 'flops', 'calibration', 'real',
                *(f'attention.{name}' for name in ATTENTION)},
               {'runs', 'doctor', 'bench', 'cli'}),
     'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'report', 'dashboard', 'timeline', 'weights',
