@@ -46,9 +46,9 @@ def _without_weights(host: str, config: str) -> None:
     table = forecast(host, load_config(config), question=150)[['amount', 'why']].reset_index()
     show(table, f'{host}: no weights were loaded')
     short, long = (n * plan.meter.answer(*tokens) / 1e12 for tokens in ((40, 12), (plan.prompt, LONGEST)))
-    print(f'up to {n} answers in {len(FORMS)} forms and {len(cells)} cells: {short:.1f} to {long:.1f} TFLOP, as '
-          'it depends on how long the answers get\nunknown until it is asked: which form it understands, what it is right '
-          'about, how long its answers get, and so what an answer may cost and how many seconds a generation takes')
+    print(f'up to {n} answers in {len(FORMS)} forms and {len(cells)} cells: {short:.1f} to {long:.1f} TFLOP\n'
+          'unknown until it is asked: which form it understands, what it is right about, how long its answers get, and '
+          'so what an answer may cost and how many seconds a generation takes')
 
 def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
               config: Annotated[str, typer.Option(help='Preset whose economy prices are found for.')] = 'real',
@@ -79,10 +79,10 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
     if json: return print(dumps({'name': 'calibrate', 'rows': found.cells, 'forms': found.forms, 'form': found.form,
                                  'chosen': found.chosen, 'changes': found.changes, 'seconds': found.seconds,
                                  'generation': forecast and forecast.model_dump(), 'targets': [], 'targets_met': True}))
-    show(pd.DataFrame(found.forms), 'Forms')
-    table = found.table.reset_index()
+    show(pd.DataFrame(found.forms)[['form', 'answers', 'parsed', 'right', 'prompt', 'new']], 'Forms')
+    table = found.table.sort_values('mixed', ascending=False, kind='stable').reset_index()
     table.insert(1, 'chosen', ['yes' if c in found.chosen else '' for c in table.cell])
-    show(table, f'Cells, in the form {found.form}')
+    show(table[['cell', 'chosen', 'parsed', 'pass@1', 'pass@8', 'mixed', 'new']], f'Cells, in the form {found.form}')
     said = ', '.join(f'{k} {v:.4g}' for k, v in found.changes['economy'].items())
     print(f"{found.form}: {settings.form}\n{said}, at most {settings.max_new_tokens} tokens an answer")
     if forecast: print(forecast)

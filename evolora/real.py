@@ -141,7 +141,7 @@ class Settings(BaseModel):
     changes: dict = Field(description='of the preset `real`, as calibration found them')
     generations: int = Field(20, ge=1)
     questions: int = Field(24, ge=1, description='holdout questions of each cell')
-    routing: int = Field(8, ge=1, description='selection questions of each cell that the router is fitted on')
+    routing: int = Field(4, ge=1, description='selection questions of each cell that the router is fitted on')
 
     @classmethod
     def of(cls, found: Calibration, **more) -> 'Settings':
@@ -276,7 +276,7 @@ def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, 
         raise ValueError(f"{folder} holds a cell {other[0]['condition']}-{other[0]['seed']} of another host, task, "
                          "form or settings; name a new folder")
     known = {(c['condition'], c['seed']) for c in cells}
-    for wave in (['frozen', 'ecology'], ['single', 'rft', 'sft']):
+    for wave in (['frozen', 'ecology'], ['single'], ['rft'], ['sft']):       # an arm is whole before the next begins
         work = [(folder, settings, arm, seed) for seed in seeds for arm in wave
                 if arm in names and (arm, seed) not in known and not (arm == 'frozen' and seed != seeds[0])]
         for (_, _, arm, seed), cell in each(run_arm, work, jobs=jobs):
