@@ -210,7 +210,8 @@ def update(self: Trainer, n: int | None = None) -> pd.DataFrame:
 def identity(self: Trainer) -> dict:
     "What a checkpoint must share with the training that goes on from it"
     form = None if self.host.form.plain else self.host.form.hash
-    return dict(form=form, condition=config_hash(self.condition.settings()), seed=self.seed, cells=[str(c) for c in self.cells],
+    return dict(form=form, condition=config_hash(self.condition.settings()), seed=self.seed,
+                cells=[str(c) for c in self.cells],
                 examples=self.examples, host=self.host.weights_hash(), **task_hashes(),
                 **FAMILIES.marks(c.family for c in self.cells))
 
