@@ -141,7 +141,8 @@ text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt
 ids = tokenizer(text, add_special_tokens=False, return_tensors='pt')"""
     if not host.tokenizer.chat_template: ask = "ids = tokenizer('Sort the letters: jghn\\n', return_tensors='pt')"
     if not host.form.plain:         # the card shows what `chat` is
-        ask = ask.partition('\n')[2] or "ids = tokenizer(''.join(m['content'] + '\\n' for m in chat), return_tensors='pt')"
+        text = "ids = tokenizer(''.join(m['content'] + '\\n' for m in chat), return_tensors='pt')"
+        ask = ask.partition('\n')[2] or text
     return f"""```python
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -173,14 +174,15 @@ def _messages(host: Host, prompt: str | tuple[str, ...]) -> list[dict[str, str]]
 def _form(host: Host, cell: Cell) -> str:
     "In words and as an example, how a question is put and what of a reply counts"
     form = host.form
-    said = [f'in front of each question stand {form.shots} solved ones of its cell, as earlier turns' if form.shots else '',
+    said = [f'in front of each question stand {form.shots} solved ones of its cell, as earlier turns'
+            if form.shots else '',
             'behind each question stands how its answer has to look' if form.instruction else '',
             'a system line opens the conversation' if form.system else '',
             'of a reply the part counts that its family states, like the last number' if form.extract else
             'of a reply the last line counts, as a whole']
     example = ',\n        '.join(map(json.dumps, _messages(host, form.put(selection(1, cells=[cell])[0]))))
-    return (f'It was trained with **{form}**: {"; ".join(filter(None, said))}. This is one whole prompt, of {cell}; the '
-            f'last turn is the question.\n\n```python\nchat = [{example}]\n```')
+    return (f'It was trained with **{form}**: {"; ".join(filter(None, said))}. This is one whole prompt, of {cell}; '
+            f'the last turn is the question.\n\n```python\nchat = [{example}]\n```')
 
 def _left(form: Form, exams: tuple[Evaluation, Evaluation], without: tuple[Evaluation, Evaluation]) -> str:
     "What is left without the solved questions in front"
@@ -188,7 +190,8 @@ def _left(form: Form, exams: tuple[Evaluation, Evaluation], without: tuple[Evalu
         gap = compare(adapter, host).loc['overall']
         return [what, *('{:.3f} ({:.3f} to {:.3f})'.format(*e.interval()) for e in (adapter, host)),
                 f'{gap.difference:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})']
-    rows = [row(f'with {form.shots} solved questions in front, as it was trained', *exams), row('without them', *without)]
+    rows = [row(f'with {form.shots} solved questions in front, as it was trained', *exams),
+            row('without them', *without)]
     return (f'The same {len(exams[0])} questions, with the solved ones in front and without:\n\n' +
             _table(['', 'this adapter', 'the bare host', 'difference, paired'], rows))
 
@@ -224,7 +227,7 @@ def _what(population: Population, subject: Subject, run: Run | None) -> str:
 
 # %% ../nbs/15_export.ipynb #d6899dd4
 def card(population: Population, subject: Subject, exams: tuple[Evaluation, Evaluation], run: Run | None = None,
-         without: tuple[Evaluation, Evaluation] | None = None) -> str: # the same without the solved questions of the form
+         without: tuple[Evaluation, Evaluation] | None = None) -> str: # the same without solved questions
     "The model card, in Markdown; `exams` are those of `measured`"
     front = yaml.safe_dump({'base_model': population.host.id, 'library_name': 'peft', 'pipeline_tag': 'text-generation',
                             'tags': ['evolora', 'lora', 'peft']}, sort_keys=False, allow_unicode=False)

@@ -403,7 +403,8 @@ def test_own_cells_share_the_questions_evenly_and_a_small_one_gives_all(monkeypa
         tasks = draw(31, cells=cells)
         assert Counter((t.family, t.depth) for t in tasks) == {cells[0]: 16, cells[1]: 15}
         assert {stream_of(t) for t in tasks} == {stream} and len({t.id for t in tasks}) == 31
-    with pytest.warns(UserWarning, match='expected 5000 selection questions a cell, got all there are: math:1 has') as w:
+    said = 'expected 5000 selection questions a cell, got all there are: math:1 has'
+    with pytest.warns(UserWarning, match=said) as w:
         few = selection(10_000, cells=[Cell('math', 1), Cell('regex.synthesis', 3)])
     assert len(w) == 1 and 100 < sum(t.family == 'math' for t in few) < 5000 and len({t.id for t in few}) == len(few)
     for cells, kind in ((ID_CELLS, 'ood_depth'), ([], 'id')):

@@ -233,7 +233,7 @@ def test_a_router_knows_its_cells_and_its_form(guided, tmp_path):
     assert Router.load(router.save(tmp_path / 'r.json')) == router and Router(**router.model_dump()) == router
     own = [Cell('math', 1), Cell('string.sort', 2)]
     for cells, form, fits in ((own, FORMS['shots'], True), (ID_CELLS, FORMS['shots'], True), (own, Form(), False),
-                              (own, FORMS['shots'].model_copy(update={'seed': 1}), False), (own[:1], router.form, False)):
+                              (own, router.form.model_copy(update={'seed': 1}), False), (own[:1], router.form, False)):
         assert router.fits(cells, form) == fits
     bare = Population(tiny_host('llama'), capacity=2)
     bare.birth()
