@@ -24,8 +24,8 @@ from .adapters import read_peft
 from .chronicle import hashes_of
 from .diagnosis import Patience
 from .ecology import Ecology
-from .evaluation import (Evaluation, answer, cells_of, compare, everyone, holdout, oracle, samples, selection,
-                                vote)
+from .evaluation import (Evaluation, answer, cells_of, checked_cells, compare, everyone, holdout, oracle,
+                                samples, selection, vote)
 from .families import Task
 from .files import read_json, write_whole
 from .forms import Form
@@ -287,17 +287,15 @@ def export(self: Trained, folder: str | Path, **facts) -> Path:
 
 def _noted(note: dict, path: Path) -> tuple[tuple[Cell, ...] | None, Form]:
     "The cells and the form that a note tells of, and which it may have from anybody"
-    cells, form = note.get('cells'), note.get('form', {})
-    if not (cells is None or isinstance(cells, list) and cells and all(isinstance(c, str) for c in cells)):
-        raise ValueError(f"{path}: expected cells like [\"math:2\"], got {cells!r:.60}; get the folder again")
+    cells, form = checked_cells(note['cells'], path) if 'cells' in note else None, note.get('form', {})
     if not isinstance(form, dict): raise ValueError(f"{path}: expected the fields of a form, got {form!r:.60}; get the "
                                                     "folder again")
     try: form = Form.model_validate(form)
     except ValidationError as e:
         first = e.errors()[0]
-        raise ValueError(f"{path}: form {'.'.join(map(str, first['loc'])):.60}: {first['msg']}; get the folder "
-                         "again") from None
-    return cells and tuple(dict.fromkeys(map(Cell.parse, cells))), form
+        where = ' '.join('.'.join(map(str, first['loc'])).split())
+        raise ValueError(f"{path}: form {where:.60}: {first['msg']}; get the folder again") from None
+    return cells, form
 
 def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
            form: Form = Form()) -> Trained: # in which a peft folder is asked, which says nothing of it

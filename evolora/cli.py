@@ -280,18 +280,7 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
     print(f'{n} {split} tasks: {write_tasks(draw_tasks(cells, stream=split, n=n, seed=seed), out)}')
 
 # %% ../nbs/20_cli.ipynb #562d810f
-def _families(names: str) -> list:
-    "The cells to train on, of cells and families separated by commas, also of one's own; those of the library first"
-    from evolora.tasks import FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, family_named
-    if names == 'all': return list(ID_CELLS)
-    named = [name.strip() for name in names.split(',')]
-    cells = [Cell.parse(name) for name in named if ':' in name]
-    wanted = [family_named(name).name for name in named if ':' not in name]
-    if kept := [f for f in wanted if f in OOD_FAMILIES]:
-        raise ValueError(f"expected families to train on, got {kept[0]!r}, which is kept for the holdout; choose "
-                         f"from {', '.join(f for f in FAMILIES if f not in OOD_FAMILIES)}")
-    cells += [Cell(f, d) for f in wanted for d in range(1, OOD_DEPTH)]
-    return sorted(dict.fromkeys(cells), key=lambda c: (list(FAMILIES).index(c.family), c.depth))
+#| export
 
 # %% ../nbs/20_cli.ipynb #7153e451
 @app.command(epilog='An ecology never sees a gold answer; this is what it is measured against. A second call goes on '
@@ -309,13 +298,14 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
     "Train one adapter on gold answers, supervised, for a number of examples or of GFLOPs."
     if examples and gflops: raise ValueError(f"expected --examples or --gflops, got both, {examples} and {gflops}")
     match, budget = ('flops', gflops) if gflops else ('answers', examples or 10_000)
-    from evolora.forms import form_named
-    cells, form = _families(families), form_named(form)
-    unfinished(out)
     from evolora.baselines import train
     from evolora.evaluation import evaluate
+    from evolora.forms import form_named
     from evolora.host import load_host
     from evolora.tasks import FAMILIES, draw_tasks
+    from evolora.training import cells_named
+    cells, form = cells_named(families), form_named(form)
+    unfinished(out)
     loaded, most = load_host(host, threads=1).in_form(form), round(budget)
     with interruptible(out) as bar:
         def show(trained): bar.reached('learning', min(round(trained.spent.used(match)), most), most)

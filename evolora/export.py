@@ -152,8 +152,8 @@ text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt
 ids = tokenizer(text, add_special_tokens=False, return_tensors='pt')"""
     if not host.tokenizer.chat_template: ask = "ids = tokenizer('Sort the letters: jghn\\n', return_tensors='pt')"
     if not host.form.plain:         # the card shows what `chat` is
-        ask = (ask.partition('\n')[2]
-               or "ids = tokenizer(''.join(m['content'] + '\\n' for m in chat), return_tensors='pt')")
+        text = "ids = tokenizer(''.join(m['content'] + '\\n' for m in chat), return_tensors='pt')"
+        ask = ask.partition('\n')[2] or text
     return f"""```python
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -258,7 +258,7 @@ def _what(population: Population, subject: Subject, run: Run | None) -> str:
 
 # %% ../nbs/15_export.ipynb #d6899dd4
 def card(population: Population, subject: Subject, exams: tuple[Evaluation, Evaluation], run: Run | None = None,
-         without: tuple[Evaluation, Evaluation] | None = None) -> str: # the same without the form's solved questions
+         without: tuple[Evaluation, Evaluation] | None = None) -> str: # the same without solved questions
     "The model card, in Markdown; `exams` are those of `measured`"
     front = yaml.safe_dump({'base_model': population.host.id, 'library_name': 'peft', 'pipeline_tag': 'text-generation',
                             'tags': ['evolora', 'lora', 'peft']}, sort_keys=False, allow_unicode=False)

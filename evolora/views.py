@@ -172,6 +172,6 @@ def answers_html(answers: pd.DataFrame, how: str = '') -> str: # of `Beside`: a 
     read = [name for name in answers if name.startswith('to ')]
     line = lambda row: ', '.join(f'{shown(name)} {row[name]:.2f}' for name in read)
     head = f'<p class="quiet">asked {shown(how)}</p>' if how else ''
-    return head + ''.join(f'<p><b>{shown(who)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: '
-                          f'{line(row)}</span></p><div class="said">{shown(row.text, 2000)}</div>'
-                          for who, row in answers.iterrows())
+    one = lambda who, row: (f'<p><b>{shown(who)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: '
+                            f'{line(row)}</span></p><div class="said">{shown(row.text, 2000)}</div>')
+    return head + ''.join(one(who, row) for who, row in answers.iterrows())

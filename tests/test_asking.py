@@ -9,12 +9,15 @@ import torch
 
 from actors import BOTH, Actors, specialists, wrong_lines
 from evolora import asking
-from evolora.asking import Profiles, ask, ranking, replies, router_of
+from evolora.asking import Profiles, ask, profiles_of, question, ranking, replies, router_of
 from evolora.evaluation import selection
-from evolora.host import load_host
+from evolora.families import Family
+from evolora.forms import FORMS, Form
+from evolora.host import load_host, tiny_host
 from evolora.organelles import Population
 from evolora.randomness import stream
 from evolora.routing import Router, fit_router
+from evolora.tasks import FAMILIES, Cell, register_family, sample_tasks
 from evolora.variation import OPERATORS
 
 PROMPTS = {'math': 'What is 12 + 30?', 'string.sort': 'Sort the letters: hgfa',
@@ -254,3 +257,102 @@ def test_too_long_a_question_is_refused_in_one_line(living):
     population, router = living
     assert 'context is 1024; shorten it' in wrong_lines(lambda: ask(population, 'long ' * 1000, router=router))
     assert 'context is 1024' in wrong_lines(lambda: ask(population, 'x', router=router, max_new_tokens=2000))
+
+
+# --- questions in a form
+
+SHOTS, CELLS = FORMS['shots'], (Cell('math', 2), Cell('math', 3), Cell('string.sort', 2))
+
+
+class Shouting(Family):
+    "Has a depth 0, and is not of the default cells"
+    name, lowest, longest = 'word.shout', 0, 8
+    def draw(self, rng, depth, difficulty):
+        word = ''.join(chr(97 + int(i)) for i in rng.integers(26, size=depth + 4))
+        return self.task(depth, difficulty, f'Write this word in capitals: {word}', word.upper())
+    def extract(self, text): return ''.join(w for w in text.split() if w.isupper())
+
+
+@pytest.fixture
+def shouting(monkeypatch):
+    for name, value in (('own', dict(FAMILIES.own)),): monkeypatch.setattr(FAMILIES, name, value)
+    register_family(Shouting())
+    yield [Cell('word.shout', 0), Cell('word.shout', 2)]
+    del FAMILIES['word.shout']
+
+
+def test_a_question_is_put_as_its_familys_easiest_cell():
+    asked = question('What is 12 + 30?', SHOTS, CELLS)
+    solved = sample_tasks(Cell('math', 2), n=4, rng=stream(0, purpose='shots math:2'))[:3]
+    assert asked.prompt == (*(x for t in solved for x in (t.prompt, t.answer)), 'What is 12 + 30?')
+    assert asked.how == 'as a question of math:2, with 3 solved questions, extraction'
+    assert question('Sort the letters: hgfa', SHOTS, CELLS).cell == Cell('string.sort', 2)
+    told = question('What is 12 + 30?', FORMS['instruction'], CELLS)
+    assert told.prompt == f"What is 12 + 30?\n{FAMILIES['math'].instruction}"
+
+
+def test_what_resembles_nothing_is_put_as_it_stands():
+    for prompt in ('Tell me a joke', PROMPTS['json_repair']):       # the run knows nothing of JSON
+        asked = question(prompt, SHOTS, CELLS)
+        assert (asked.cell, asked.prompt, asked.how) == (None, prompt, 'as it stands')
+    assert question('Tell me a joke', FORMS['both'], CELLS).how == 'as it stands, after the system line'
+    assert question('Tell me a joke', SHOTS, CELLS).value('Because\nof  Rain') == 'of rain'
+
+
+def test_in_the_plain_form_nothing_is_put_around_a_question():
+    for prompt in PROMPTS.values():
+        asked = question(prompt, Form())
+        assert asked.prompt == prompt and asked.how == ''
+        assert asked.guess == profiles_of(asking.ID_CELLS).guess(prompt)
+
+
+def test_no_question_has_its_own_answer_in_front(shouting):
+    for cell in (Cell('math', 2), shouting[0]):
+        for t in sample_tasks(cell, n=4, rng=stream(0, purpose=f'shots {cell}')):
+            asked = question(f' {t.prompt}  ', SHOTS, [cell])
+            assert asked.cell == cell and len(asked.prompt) == 7 and t.prompt not in asked.prompt[:-1]
+
+
+def test_profiles_know_the_families_of_a_run(shouting):
+    profiles = profiles_of([*CELLS, *shouting])
+    assert set(profiles.families) == {'math', 'string.sort', 'word.shout'}
+    asked = question('Write this word in capitals: pear', SHOTS, [*CELLS, *shouting])
+    assert asked.cell == shouting[0] and asked.value('that is:\nPEAR now') == '"PEAR"' and asked.value('pear') is None
+    assert question('Write this word in capitals: pear', SHOTS, CELLS).cell is None
+    assert set(profiles_of([Cell('regex.synthesis', 1)]).families) == {'regex.synthesis'}
+
+
+def test_the_colony_is_asked_in_its_form_and_the_verifier_reads_in_it():
+    colony = Colony(says(o1='It is 8.', o2='I say 7', o3='8'))
+    colony.host.form = SHOTS
+    own = ROUTER.model_copy(update={'cells': tuple(map(str, CELLS)), 'form': SHOTS})
+    put = question('What is 12 + 30?', SHOTS, CELLS).prompt
+    reply = ask(colony, 'What is 12 + 30?', router=own, strategy='vote')
+    assert {p for _, p in colony.heard} == {put} and reply.prompt == 'What is 12 + 30?'
+    assert reply.who == 'o1' and '2 of 3' in reply.why, 'of a longer reply the last number counts'
+    assert 'asked as a question of math:2, with 3 solved' in reply._repr_markdown_()
+    ask(colony, 'What is 12 + 30?', router=own, strategy='verify')
+    assert {p for _, p, _ in colony.read} == {put}
+    assert 'expected the form that the router was fitted in' in wrong_lines(
+        lambda: ask(colony, 'What is 12 + 30?', router=ROUTER))
+
+
+def test_a_colony_in_a_form_answers_for_real(shouting, tmp_path):
+    population = Population(tiny_host('llama').in_form(SHOTS), capacity=2)
+    for i in range(2): population.birth(rng=stream(i))
+    router = router_of(tmp_path, population, cells=shouting, n=8, max_new_tokens=2)
+    assert set(router.cells) == set(map(str, shouting)) and router.form == SHOTS
+    for prompt in ('Write this word in capitals: pear', 'Tell me a joke'):
+        for strategy in asking.STRATEGIES:
+            assert ask(population, prompt, router=router, strategy=strategy, max_new_tokens=4).how
+
+
+def test_a_router_of_other_cells_or_another_form_is_fitted_again(tmp_path):
+    actors = Actors(lambda id, prompt, seed: 'x')
+    actors.host = SimpleNamespace(form=Form())
+    usual = router_of(tmp_path, actors, n=24)
+    own = router_of(tmp_path, actors, cells=CELLS, n=24)
+    assert usual.cells != own.cells == tuple(map(str, CELLS)) and Router.load(tmp_path / 'router.json') == own
+    assert router_of(tmp_path, actors, cells=CELLS) == own and len(actors.asked) == 2
+    actors.host.form = FORMS['instruction']
+    assert router_of(tmp_path, actors, cells=CELLS, n=6).form == FORMS['instruction'] and len(actors.asked) == 3

@@ -1,6 +1,7 @@
 """Baselines: every FLOP is on the bill, budgets are used up, and a training that stopped goes on as if it had not."""
 import json
 import math
+import shutil
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -10,11 +11,14 @@ import torch
 from evolora import baselines, training
 from evolora.baselines import (CONDITIONS, Life, answer_bits, at_holdout, examples_worth, exams, reopen, train,
                                with_shots)
+from evolora.configuration import EcologyConfig
 from evolora.credit import learning_flops
 from evolora.evaluation import answer, everyone, oracle, samples, selection, vote
+from evolora.forms import FORMS, Form
 from evolora.host import load_host, tiny_host
 from evolora.organelles import Population
 from evolora.runs import Run
+from evolora.sessions import begin_session
 from evolora.tasks import ID_CELLS, Cell, stream_of
 from evolora.training import Spent, Trainer
 
@@ -428,3 +432,126 @@ def test_the_holdout_has_three_parts_of_the_holdout_stream():
     papers = exams(48, 33)
     assert [len(papers[k]) for k in ('id', 'ood_depth', 'ood_family')] == [48, 17, 16]
     assert {stream_of(t) for tasks in papers.values() for t in tasks} == {'holdout'}
+
+
+# --- cells and forms
+
+SHOTS, FEW = FORMS['shots'], [Cell('math', 1), Cell('string.sort', 1)]
+
+
+@pytest.fixture(scope='module')
+def saved(tmp_path_factory):
+    "A tiny host as a folder, by its name"
+    made, folder = tiny_host('llama'), tmp_path_factory.mktemp('host')
+    for part in (made.model, made.tokenizer): part.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope='module')
+def rivals(saved, tmp_path_factory):
+    "Adapters of that host: in a form or not, of some cells or others"
+    here, host = tmp_path_factory.mktemp('rivals'), load_host(saved, threads=1)
+    def made(name, cells, form=Form()):
+        train(host.in_form(form), small('sft'), budget=3, match='answers', cells=cells).export(here / name)
+        return here / name
+    return {'usual': made('usual', ID_CELLS), 'part': made('part', FEW), 'beyond': made('beyond', [Cell('math', 4)]),
+            'shots': made('shots', [*FEW, Cell('math', 4)], SHOTS),
+            'twin': made('twin', [Cell('math', 4), *FEW], SHOTS)}
+
+
+def live(saved, folder, cells, form='plain'):
+    "A run of one generation"
+    config = EcologyConfig(cells=cells, form=form, founders=2, capacity=2, rank=1, max_rank=1, max_new_tokens=2,
+                           variation=dict(mu=2, offspring=0), curriculum=dict(budget=2., budget_max=2),
+                           assimilation=dict(merges=0))
+    with begin_session(folder, load_host(saved, threads=1), config) as session: session.live(1, say=None)
+    return folder
+
+
+def noted(folder): return json.loads((folder / 'trained.json').read_text())
+
+
+def test_an_adapter_is_asked_in_its_form_again(rivals, saved):
+    note = noted(rivals['shots'])
+    assert note['cells'] == ['math:1', 'string.sort:1', 'math:4'] and Form(**note['form']) == SHOTS
+    assert note['hashes']['form'] == SHOTS.hash and 'form' not in noted(rivals['usual'])
+    back = reopen(rivals['shots'])
+    assert back.host.form == back.population.host.form == SHOTS and back.cells == (*FEW, Cell('math', 4))
+    tasks = selection(4, cells=back.cells)
+    rows = back.ways(tasks)['adapter'].answers
+    plain = reopen(rivals['shots'] / 'adapter')
+    assert plain.cells is None and plain.host.form.plain
+    assert (rows.prompt_tokens > plain.ways(tasks)['adapter'].answers.prompt_tokens * 2).all()
+    told = reopen(rivals['shots'] / 'adapter', form=SHOTS)
+    assert told.ways(tasks)['adapter'].answers.text.tolist() == rows.text.tolist()
+    assert reopen(rivals['usual']).cells == ID_CELLS
+
+
+@pytest.mark.parametrize('change, says', [
+    ({'form': 'shots'}, 'expected the fields of a form'), ({'form': {'shots': -1}}, 'form shots: Input'),
+    ({'form': {'shots': '3'}}, 'form shots: Input'), ({'form': {'evil\n': 1}}, 'form evil'), ({'form': None}, 'fields'),
+    ({'form': {'system': 'x' * 501}}, 'form system'), ({'form': {'system': '\ud800'}}, 'trained.json'),
+    ({'form': {}}, 'form was'), ({'form': {'shots': 2, 'extract': True}}, 'form was'),
+    ({'cells': 'math:1'}, 'expected cells like'),
+    ({'cells': []}, 'expected cells like'), ({'cells': [['math', 1]]}, 'expected cells like'),
+    ({'cells': ['math:7']}, 'expected a cell like'), ({'cells': ['a\nb:1']}, 'expected a task family'),
+    ({'cells': None}, 'expected cells like')])
+def test_the_note_of_a_stranger_is_checked(rivals, tmp_path, change, says):
+    shutil.copytree(rivals['shots'], tmp_path / 'a')
+    (tmp_path / 'a' / 'trained.json').write_text(json.dumps(noted(rivals['shots']) | change))
+    with pytest.raises(ValueError, match=says) as e: reopen(tmp_path / 'a')
+    assert '\n' not in str(e.value)
+
+
+def test_a_training_does_not_go_on_in_another_form(tiny, tmp_path):
+    Trainer(tiny.in_form(SHOTS), small('sft'), cells=FEW).save(tmp_path)
+    for form in (Form(), FORMS['both']):
+        with pytest.raises(ValueError, match='other settings, another form'):
+            Trainer(tiny.in_form(form), small('sft'), cells=FEW).load(tmp_path)
+    Trainer(tiny.in_form(SHOTS), small('sft'), cells=FEW).load(tmp_path)
+
+
+def test_solved_questions_are_not_put_in_front_twice(tiny):
+    with pytest.raises(ValueError, match='few_shot puts solved questions in front itself'):
+        train(tiny.in_form(SHOTS), 'few_shot', budget=1).ways(selection(2))
+
+
+def test_those_who_choose_choose_on_their_cells(host, monkeypatch):
+    asked, real = [], baselines.selection
+    monkeypatch.setattr(baselines, 'selection', lambda *a, **k: asked.append(real(*a, **k)) or asked[-1])
+    made = train(host, small('specialists'), budget=25, cells=FEW)
+    assert made.cells == tuple(FEW) and {Cell(t.family, t.depth) for tasks in asked for t in tasks} == set(FEW)
+    assert set(made.routers['cell'].cells) == set(map(str, FEW))
+
+
+def test_own_cells_have_a_paper_of_their_own(rivals, saved, tmp_path):
+    run = live(saved, tmp_path / 'run', ['math:1', 'string.sort:1', 'math:4'], 'shots')
+    seen = at_holdout([rivals['twin'] / 'adapter', run, rivals['twin']], n=24)
+    assert seen.attrs == {'questions': {'ID': 24}, 'cells': ['math:1', 'string.sort:1', 'math:4']}
+    assert not [c for c in seen if 'OOD' in c] and list(dict.fromkeys(seen.what)) == [
+        'host', str(rivals['twin'] / 'adapter'), str(run), str(rivals['twin'])]
+    with_note, without = (seen[seen.what == str(p)].iloc[0] for p in (rivals['twin'], rivals['twin'] / 'adapter'))
+    assert (with_note.ID, with_note['ID gain']) == (without.ID, without['ID gain']), 'what says nothing is asked alike'
+    two = at_holdout([rivals['shots'], rivals['twin']], n=24)
+    assert two.attrs['questions'] == {'ID': 24}, 'the same cells in another order'
+
+
+def test_default_cells_keep_both_papers(rivals):
+    seen = at_holdout([rivals['usual'], rivals['part'], rivals['part'] / 'adapter'], n=24)
+    assert seen.attrs['questions'] == {'ID': 24, 'OOD': 24} and len(seen) == 4
+    alone = at_holdout([rivals['beyond']], n=24)
+    assert alone.attrs == {'questions': {'ID': 24}, 'cells': ['math:4']}
+
+
+def test_other_cells_and_other_forms_are_refused_in_one_line(rivals, saved, tmp_path):
+    usual = live(saved, tmp_path / 'usual', list(map(str, ID_CELLS)))
+    own = live(saved, tmp_path / 'own', ['math:1', 'string.sort:1'])
+    other = live(saved, tmp_path / 'other', ['word.count:1'])
+    for folders, says in (([usual, own], 'to be of the cells of'), ([own, other], 'got word.count:1; look at each'),
+                          ([own, rivals['beyond']], 'got math:4'), ([usual, rivals['beyond']], 'got math:4'),
+                          ([rivals['usual'], rivals['beyond']], 'to be of the cells of'),
+                          ([own, rivals['shots']], 'to be asked in the form of'),
+                          ([rivals['shots'], rivals['usual']], 'to be asked in the form of')):
+        with pytest.raises(ValueError, match=says) as e: at_holdout(folders, n=24)
+        assert '\n' not in str(e.value)
+    assert len(at_holdout([own, rivals['usual'], rivals['part']], n=24).what.unique()) == 4

@@ -32,7 +32,7 @@ from evolora.host import load_host, tiny_host
 from evolora.learning import Settings
 from evolora.runs import TABLES, Run
 from evolora.tasks import grade, read_tasks, stream_of
-from evolora.training import Trainer
+from evolora.training import Trainer, cells_named
 
 SMALL = dict(founders=4, capacity=6, cells=['string.sort:1', 'math:1'], max_new_tokens=3, reserve=0.,
              assimilation=dict(merges=1),
@@ -1101,3 +1101,68 @@ def test_parts_of_ones_own_come_from_a_file_and_a_run_needs_them(here, tmp_path)
     code, _, err = command('--parts', 'other.py', *more)
     assert code == 2 and 'string.reverse was' in err and len(Run.open('r').rows('generations')) == 2
     assert command('--parts', 'mine.py', *more)[0] == 0 and len(Run.open('r').rows('generations')) == 3
+
+
+# --- cells of one's own, in a form
+
+@pytest.fixture(scope='module')
+def guided(tmp_path_factory):
+    "A llama of random numbers, and a run on it that plays two cells behind solved questions"
+    folder = tmp_path_factory.mktemp('guided')
+    save(folder / 'host', architecture='llama')
+    config(folder / 'small.yaml', form='shots')
+    arguments = ['run', '--config', folder / 'small.yaml', '--host', folder / 'host', '--generations', 1, '--out',
+                 folder / 'run']
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    return folder
+
+
+def test_a_free_question_is_asked_in_the_form_of_the_run(say, guided):
+    run = Path(shutil.copytree(guided / 'run', 'run'))
+    code, out, err = say('ask', run, 'Sort the letters: dbac')
+    assert code == 0 and 'it was asked as a question of string.sort:1, with 3 solved questions, extraction\n' in err
+    assert set(json.loads((run / 'router.json').read_text())['cells']) == {'string.sort:1', 'math:1'}
+    code, out, err = say('ask', run, 'Tell me a joke', '--members', 'host', '--max-new-tokens', 4)
+    assert code == 0 and 'it was asked as it stands\n' in err
+
+
+def test_what_was_grown_in_a_form_says_so(say, guided):
+    code, out, err = say('export', guided / 'run', 'out', '--n', 24)
+    card = Path('out/README.md').read_text()
+    assert code == 0 and 'trained with **3 solved questions, extraction**' in card and '| without them |' in card
+    assert 'asking the adapter, without solved questions' in err
+
+
+def test_a_rival_is_trained_by_command_and_meets_the_same_questions(say, guided):
+    rival = ['sft', '--host', guided / 'host', '--examples', 6, '--form', 'shots', '--out', 'rival', '--families']
+    code, out, err = say(*rival, 'string.sort:1,math:1')
+    assert code == 0 and 'of 40 selection questions' in out, err
+    note = trained('rival')
+    assert note['cells'] == ['math:1', 'string.sort:1'] and note['form']['shots'] == 3
+    code, out, err = say('holdout', guided / 'run', 'rival', '--n', 24)
+    assert code == 0 and 'Holdout, 24 questions of string.sort:1, math:1' in out and 'OOD' not in out, err
+    rows = json.loads(say('holdout', guided / 'run', 'rival', '--n', 24, '--json')[1])['rows']
+    assert rows[-1]['way'] == 'adapter' and 'OOD' not in rows[0]
+
+
+def test_cells_and_families_are_named_together(say):
+    named = lambda text: ' '.join(map(str, cells_named(text)))
+    assert named('string.sort, math:4,math:1') == 'math:1 math:4 string.sort:1 string.sort:2 string.sort:3'
+    assert named('math:2,math') == 'math:1 math:2 math:3' and len(cells_named('all')) == 24
+
+
+@pytest.mark.parametrize('arguments, says', [
+    (('--families', 'math:7'), 'math:7'), (('--families', 'maths:1'), 'maths'), (('--families', ':'), 'known'),
+    (('--form', 'prose'), 'plain, instruction, shots, both')])
+def test_a_rival_that_cannot_be_is_one_line(say, arguments, says):
+    refuses(say, 'sft', *arguments, '--examples', 4, '--out', 'new', says=says)
+
+
+def test_runs_of_other_cells_or_forms_do_not_share_a_holdout(say, guided, world):
+    begin = ('run', '--host', guided / 'host', '--generations', 1)
+    assert say(*begin, '--config', config('a.yaml', cells=['math:1']), '--out', 'a')[0] == 0
+    assert say(*begin, '--config', config('b.yaml', form='shots', cells=['math:1']), '--out', 'b')[0] == 0
+    for runs, says in ((('a', 'b'), 'in the form of'), ((guided / 'run', 'b'), 'look at each by itself')):
+        code, out, err = say('holdout', *runs, '--n', 24)
+        assert code == 2 and out == '' and says in err and 'Traceback' not in err, err

@@ -1,4 +1,5 @@
 """A hand on a living ecology: nothing changes half-way, all is written down, and a run that is resumed remembers it."""
+import json
 import math
 import threading
 from fractions import Fraction
@@ -383,3 +384,24 @@ def test_a_checkpoint_brings_the_knobs_back_to_every_part(host, tmp_path):
 def test_a_state_that_no_hand_could_have_made_is_refused(host, wrong):
     desk = Ecology(host, small()).controls
     with pytest.raises((ValueError, KeyError)): desk.restore(desk.state() | wrong)
+
+
+def test_an_answer_behind_solved_questions_is_learned_behind_them(host, tmp_path):
+    talk = ('What is 1 + 2?', '3', QUESTION)
+    one, two, plain = (Ecology(host, small(feedback=1.)) for _ in range(3))
+    one.thumb('o1', talk, ANSWER, True)
+    plain.thumb('o1', QUESTION, ANSWER, True)
+    state = one.controls.state()
+    assert one.controls.waits('o1', talk, ANSWER) and json.loads(json.dumps(state)) == state
+    read_checkpoint(write_checkpoint(tmp_path, one), two)
+    heard = two.controls.heed(0, two.ledger)
+    assert heard.marks[0].prompt == talk and heard.feedback[0]['prompt'] == QUESTION
+    first, other = one.step(), plain.step()
+    assert first.feedback == other.feedback and one.population.weights_hash() != plain.population.weights_hash()
+
+
+@pytest.mark.parametrize('prompt', [('a', 'b'), ('a', 1, 'c'), ('a', '\ud800', 'c'), ('a', 'b' * 4097, 'c'), ()])
+def test_only_a_conversation_that_ends_with_a_question_can_be_judged(host, prompt):
+    e = Ecology(host, small(feedback=1.))
+    with pytest.raises(ValueError) as error: e.thumb('o1', prompt, ANSWER, True)
+    assert one_line(error) and e.controls.waiting == ({}, 0)

@@ -6,6 +6,7 @@ import json
 import math
 import random
 import re
+from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
 
@@ -19,12 +20,13 @@ from evolora.curriculum import CurriculumConfig
 from evolora.configuration import EcologyConfig
 from evolora.ecology import Ecology
 from evolora.economy import EconomyConfig, answer_cost
-from evolora.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evaluation, answer, brittleness, compare,
+from evolora.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evaluation, answer, brittleness, cells_of, compare,
                                 evaluate, everyone, holdout, oracle, samples, selection, vote)
 from evolora.evidence import wilson
 from evolora.host import load_host, tiny_host
 from evolora.organelles import Population
-from evolora.tasks import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, draw_tasks, grade,
+from evolora.runs import Run
+from evolora.tasks import (CELLS, FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, chance, draw_tasks, grade,
                            stream_of)
 from evolora.routing import fit_router
 from evolora.variation import OPERATORS, VariationConfig
@@ -386,3 +388,34 @@ def test_grades_are_those_of_tasks():
     for t, row in zip(BOTH[::5], said.itertuples()):
         g = grade(t, row.text)
         assert (row.parsed, row.progress, row.success) == (g.parsed, g.progress, g.success)
+
+
+# --- cells of a run
+
+def test_default_cells_are_asked_what_they_always_were():
+    for draw in (selection, holdout):
+        assert draw(100, seed=3, cells=ID_CELLS) == draw(100, seed=3) == draw(100, seed=3, cells=list(ID_CELLS) * 2)
+
+
+def test_own_cells_share_the_questions_evenly_and_a_small_one_gives_all(monkeypatch):
+    cells = [Cell('math', 2), Cell('string.sort', 4)]
+    for draw, stream in ((selection, 'selection'), (holdout, 'holdout')):
+        tasks = draw(31, cells=cells)
+        assert Counter((t.family, t.depth) for t in tasks) == {cells[0]: 16, cells[1]: 15}
+        assert {stream_of(t) for t in tasks} == {stream} and len({t.id for t in tasks}) == 31
+    said = 'expected 5000 selection questions a cell, got all there are: math:1 has'
+    with pytest.warns(UserWarning, match=said) as w:
+        few = selection(10_000, cells=[Cell('math', 1), Cell('regex.synthesis', 3)])
+    assert len(w) == 1 and 100 < sum(t.family == 'math' for t in few) < 5000 and len({t.id for t in few}) == len(few)
+    for cells, kind in ((ID_CELLS, 'ood_depth'), ([], 'id')):
+        with pytest.raises(ValueError, match='leave one out'): selection(4, kind=kind, cells=cells)
+
+
+def test_the_cells_of_a_run_are_read_from_its_record(tmp_path):
+    def run(name, config):
+        return Run.create(tmp_path / name, config=config, seed=0, version='0', host={'id': 'x'})
+    assert cells_of(run('usual', {})) == ID_CELLS
+    assert cells_of(run('own', {'cells': ['math:2', 'math:4', 'math:2']})) == (Cell('math', 2), Cell('math', 4))
+    for i, cells in enumerate((['math:9'], ['math'], [3], 'math:1', [], ['m\n:1'], {'math:1': 1})):
+        with pytest.raises(ValueError, match='run.json') as e: cells_of(run(str(i), {'cells': cells}))
+        assert '\n' not in str(e.value)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -16,15 +17,17 @@ from evolora import export as module
 from evolora.adapters import read_peft
 from evolora.evaluation import selection
 from evolora.evidence import wilson
-from evolora.export import Ancestor, alone, descent, export, measured, select
+from evolora.export import Ancestor, alone, bare, descent, export, measured, select, two_papers
 from evolora.fetch import KNOWN
 from evolora.files import digest
+from evolora.forms import FORMS, Form
 from evolora.gguf import write_tiny_gguf
 from evolora.host import EMBEDDED, Origin, load_host, tiny_host
 from evolora.merging import consensus
 from evolora.organelles import Organelle, Population, Traits
 from evolora.randomness import stream
 from evolora.runs import Run
+from evolora.tasks import ID_CELLS, Cell
 from evolora.variation import OPERATORS
 
 FIVE_LINES = """
@@ -304,3 +307,76 @@ def test_the_name_of_a_file_steers_no_card(tmp_path, monkeypatch):
     names = [node.value.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign)
              and isinstance(node.value, ast.Constant)]
     assert path.name in names
+# --- cells and form
+
+CELLS = [Cell('math', 1), Cell('string.sort', 1)]
+
+
+def example(text):
+    "The conversation that a card shows"
+    return ast.literal_eval(text.split('## Form')[1].split('chat = ')[1].split('\n```')[0])
+
+
+def in_form(form, template=None):
+    population = colony(tiny_host('llama').in_form(form), n=2)
+    population.host.tokenizer.chat_template = template
+    return population
+
+
+def test_default_papers_are_what_they_always_were():
+    asked, fresh = two_papers(48, 3, ID_CELLS)
+    assert (asked, fresh) == (selection(48, seed=3), selection(48, seed=4))
+
+
+def test_nothing_of_own_cells_is_in_both_papers():
+    for n in (24, 700):             # there are not as many
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            asked, fresh = two_papers(n, 0, CELLS)
+        assert not {t.id for t in asked} & {t.id for t in fresh} and abs(len(asked) - len(fresh)) < 2
+        assert {Cell(t.family, t.depth) for t in asked} == {Cell(t.family, t.depth) for t in fresh} == set(CELLS)
+
+
+@pytest.mark.parametrize('form', [Form(shots=2, extract=True), FORMS['instruction']])
+def test_a_card_says_in_which_form_and_what_is_left_without(form, tmp_path):
+    population = in_form(form)
+    run = Run.create(tmp_path / 'run', config={'cells': list(map(str, CELLS)), 'form': form.model_dump()}, seed=5,
+                     version='0', host={'id': population.host.id}, hashes={'host': population.host.weights_hash()})
+    said = []
+    text = (export(population, 'best', tmp_path / 'out', run=run, n=24, on_way=lambda *at: said.append(at[0]))
+            / 'README.md').read_text()
+    asked, fresh = two_papers(24, 0, CELLS)
+    subject = select(population, 'best', asked)
+    shown = '| {} | {:.3f} ({:.3f} to {:.3f}) | {:.3f} ({:.3f} to {:.3f}) |'
+    assert f'It was trained with **{form}**' in text and f'| form | {form.hash} |' in text
+    assert 'the questions' not in text and '| math | 12 |' in text and '| string.sort | 12 |' in text
+    for what, other in (('with 2 solved questions in front, as it was trained', None), ('without them', bare(form))):
+        adapter, host = measured(population, subject, fresh, form=other)
+        assert (shown.format(what, *adapter.interval(), *host.interval()) in text) == (form.shots > 0)
+    assert any('without solved questions' in what for what in said) == (form.shots > 0)
+    chat = example(text)
+    assert [m['role'] for m in chat] == (['user', 'assistant'] * 2 + ['user'] if form.shots else ['system', 'user'])
+    put = form.put(selection(1, cells=CELLS[:1])[0])
+    text_of = ''.join(m['content'] + '\n' for m in chat)
+    assert population.host._ids([text_of]) == population.host.encode([put])
+
+
+@pytest.mark.parametrize('system', [True, False])
+def test_the_example_is_what_the_host_reads(system, tmp_path):
+    template = ("{% for m in messages %}" + ("" if system else "{% if m.role == 'system' %}{{ raise_exception('no') }}"
+                "{% endif %}") + "<{{ m.role }}>{{ m.content }}{% endfor %}")
+    form = Form(shots=1, system='Say "```" \n and é.', instruction=True)
+    population = in_form(form, template)
+    text = (export(population, 'o1', tmp_path / 'out', n=24) / 'README.md').read_text()
+    chat = example(text)
+    assert chat[0]['role'] == ('system' if system else 'user') and 'apply_chat_template(chat' in text
+    assert "'Sort the letters: jghn'" not in text and text.isascii()
+    rendered = population.host.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    put = form.put(selection(1, cells=[Cell('math', 1)])[0])
+    assert population.host._ids([rendered]) == population.host.encode([put])
+
+
+def test_a_card_of_the_plain_form_says_so(living, folders):
+    text = (folders['o2'] / 'README.md').read_text()
+    assert 'It was trained with **the question alone**' in text and 'without them' not in text
+    assert [m['role'] for m in example(text)] == ['user'] and '| form |' not in text

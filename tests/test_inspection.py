@@ -10,10 +10,12 @@ import torch
 from couples import moved
 from safetensors.torch import load_file, save_file
 
+from evolora.asking import question
 from evolora.checkpoints import _own, checkpoints, read_births
 from evolora.configuration import load_config
 from evolora.ecology import Ecology
 from evolora.files import digest
+from evolora.forms import Form
 from evolora.gates import judge
 from evolora.host import tiny_host
 from evolora.inspection import (answers_beside, chart_delta, chart_drift, chart_similarity, chart_spectra, delta_norms,
@@ -21,6 +23,7 @@ from evolora.inspection import (answers_beside, chart_delta, chart_drift, chart_
 from evolora.organelles import Population, Traits
 from evolora.randomness import stream
 from evolora.sessions import begin_session, colony, colony_births, resume_session
+from evolora.tasks import Cell
 
 CONFIG = load_config('debug').model_copy(update={'max_new_tokens': 4})
 
@@ -142,6 +145,16 @@ def test_log_probabilities_beside_each_other_are_those_of_the_answers():
     with pytest.raises(KeyError, match="no organelle 'o9'"): answers_beside(population, 'o9', 'a')
     for bad in ('', ' ', None, '\ud800'):
         with pytest.raises(ValueError, match='expected a prompt in Unicode text'): answers_beside(population, 'o1', bad)
+
+
+def test_a_population_in_a_form_is_asked_in_it_as_a_command_asks():
+    population = crowd(ranks=(4,))
+    population.host, cells = population.host.in_form(Form(shots=1, extract=True)), [Cell('math', 2), Cell('math', 3)]
+    two = answers_beside(population, 'o1', 'What is 31 + 4?', max_new_tokens=5, cells=cells)
+    asked = question('What is 31 + 4?', population.host.form, cells)
+    assert two.put == asked.prompt and two.prompt == 'What is 31 + 4?' and len(two.put) == 3
+    made = population.generate([asked.prompt] * 2, [None, 'o1'], temperature=0., max_new_tokens=5)
+    assert two.answers['text'].tolist() == made.texts and 'asked as a question of math:2' in two._repr_markdown_()
 
 
 # --- the books

@@ -20,6 +20,7 @@ from evolora.diagnosis import PATIENCE
 from evolora.ecology import Ecology
 from evolora.families import Grade
 from evolora.forms import Form
+from evolora.forms import FORMS
 from evolora.gates import EVENTS, GATES
 from evolora.host import load_host, tiny_host
 from evolora.lab import Lab
@@ -855,3 +856,19 @@ def test_a_gate_keeps_its_colour_while_a_run_goes_on(ecology):
 def test_an_error_is_one_line_with_a_traceback_for_those_who_ask():
     assert '<details>' in error_html(ValueError('a\nb'), 'trace') and 'a b' in error_html(ValueError('a\nb'))
     assert 'KeyError' in error_html(KeyError()) and error_html(None) == ''
+
+
+def test_a_question_is_asked_and_judged_in_the_form_of_the_ecology():
+    config = load_config('debug').model_copy(update={'form': FORMS['shots'], 'cells': ['string.sort:2', 'math:1']})
+    lab = stepped(Lab(Ecology(tiny_host('llama'), config)))
+    lab.prompt.value = 'Sort the letters: jghn'
+    lab.ask_button.click()
+    rest(lab)
+    assert 'as a question of string.sort:2, with 3 solved questions' in lab.answers.value
+    assert len(lab.said[1]) == 7 and lab.said[1][-1] == lab.prompt.value
+    lab.up_button.click()
+    stepped(lab)
+    assert [f['prompt'] for f in lab.ecology.history[-1].feedback] == [lab.prompt.value]
+    lab.ask('Tell me a joke', max_new_tokens=4)
+    assert 'as it stands' in rest(lab).answers.value and lab.said[1] == 'Tell me a joke'
+    lab.close()

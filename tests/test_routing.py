@@ -9,9 +9,11 @@ import pytest
 from actors import BOTH, GOLD, MATH, SORT, Actors, specialists, wrong_lines
 from evolora import routing
 from evolora.evaluation import evaluate, everyone, holdout
+from evolora.forms import FORMS, Form
 from evolora.host import tiny_host
+from evolora.organelles import Population
 from evolora.routing import Router, _advantage, fit_router
-from evolora.tasks import CELLS, STREAMS, Cell, draw_tasks, stream_of
+from evolora.tasks import CELLS, ID_CELLS, STREAMS, Cell, draw_tasks, stream_of
 
 
 def test_specialists_are_found():
@@ -214,3 +216,44 @@ def test_the_advantage_of_a_niche_is_read_off_the_answers():
     right, families = np.array([[1, 1, 0, 0], [0, 0, 1, 1.]]), ['math', 'math', 'string.sort', 'string.sort']
     assert _advantage(right, families, [['math'], ['string.sort']]) == 1 and _advantage(right, families, [[], []]) == 0
     assert _advantage(right, families, [['string.sort'], ['math']]) == 0
+
+
+# --- cells and form
+
+@pytest.fixture(scope='module')
+def guided():
+    population = Population(tiny_host('llama').in_form(FORMS['shots']), capacity=2)
+    population.birth()
+    return population
+
+
+def test_a_router_knows_its_cells_and_its_form(guided, tmp_path):
+    router = fit_router(guided, BOTH[:3] + BOTH[-3:], max_new_tokens=2)
+    assert router.cells == ('math:1', 'string.sort:2') and router.form == FORMS['shots']
+    assert Router.load(router.save(tmp_path / 'r.json')) == router and Router(**router.model_dump()) == router
+    own = [Cell('math', 1), Cell('string.sort', 2)]
+    for cells, form, fits in ((own, FORMS['shots'], True), (ID_CELLS, FORMS['shots'], True), (own, Form(), False),
+                              (own, router.form.model_copy(update={'seed': 1}), False), (own[:1], router.form, False)):
+        assert router.fits(cells, form) == fits
+    bare = Population(tiny_host('llama'), capacity=2)
+    bare.birth()
+    said = wrong_lines(lambda: evaluate(bare, holdout(2), router=router))
+    assert 'expected the form that the router was fitted in, 3 solved questions, extraction, got the question' in said
+
+
+def test_a_router_from_before_forms_is_one_of_the_default_cells(tmp_path):
+    router = fit_router(Actors(specialists), BOTH)
+    old = router.model_copy(update={'cells': ()})
+    known = json.loads(old.sealed())
+    assert not {'cells', 'form'} & known.keys() and 'form' not in json.loads(router.sealed())
+    again = Router.load(old.save(tmp_path / 'r.json'))
+    assert again == old and again.fits(ID_CELLS, Form()) and not again.fits([Cell('math', 1)], Form())
+
+
+@pytest.mark.parametrize('change', [{'cells': ['maths:1']}, {'cells': 'math:1'}, {'cells': [1]}, {'form': 'shots'},
+                                    {'form': {'shots': 99}}, {'form': {'evil': 1}}, {'form': {'system': 'x' * 501}}])
+def test_cells_and_form_of_a_strangers_router_are_checked(tmp_path, change):
+    known = json.loads(fit_router(Actors(specialists), BOTH).sealed()) | change
+    known.pop('sha256')
+    (tmp_path / 'r.json').write_text(json.dumps(known | {'sha256': routing.config_hash(known)}))
+    assert 'expected a file that Router.save wrote' in wrong_lines(lambda: Router.load(tmp_path / 'r.json'))
