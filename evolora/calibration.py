@@ -294,19 +294,25 @@ class Forecast(BaseModel):
     seconds: float
     play: float
     learn: float
+    gflops: float = Field(description='billed for play, beginnings once')
+    alone: float = Field(description='the same if every answer had read its whole prompt')
     memory: int = Field(description='bytes that the process holds at most')
 
     def __str__(self):
+        saved = f' ({self.alone:,.0f} if every prompt were read whole)' if self.alone > 1.001 * self.gflops else ''
         return (f'about {self.seconds:.0f} s a generation of {self.answers} answers (play {self.play:.0f}, learn '
-                f'{self.learn:.0f}), {self.memory / 1e9:.1f} GB of memory')
+                f'{self.learn:.0f}), {self.memory / 1e9:.1f} GB of memory; {self.gflops:,.0f} GFLOP billed for '
+                f'play{saved}')
 
 def rehearse(host: Host, config: EcologyConfig, *, seed: int = 0, generations: int = 2) -> Forecast:
     "Live through some generations on a scratch ecology, and say what the last one took"
     ecology = Ecology(host, config, seed=seed)
     for _ in range(generations): record = ecology.step()
-    parts = record.timing['parts']
+    parts, passed = record.timing['parts'], [(e['prompt_tokens'], e['new_tokens']) for e in record.episodes]
+    own = np.mean([ecology.population.adapter_flops_per_token(id) for id in ecology.population.ids])
+    alone = sum(host.meter.answer(*p) + own * host.meter.passed(*p) for p in passed) / 1e9
     return Forecast(answers=record.row['episodes'], seconds=record.timing['seconds'], play=parts['play'],
-                    learn=parts['learn'], memory=_resident())
+                    learn=parts['learn'], gflops=record.row['gflops']['play'], alone=alone, memory=_resident())
 
 def _resident() -> int:
     "The most bytes that this process has held so far; 0 where the system does not say"

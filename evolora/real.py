@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PROSE', 'ORDINARY', 'ARMS', 'without_keeping', 'kept_speed', 'equal_answers', 'lively', 'peft_difference',
-           'write_hopeless', 'refused', 'Settings', 'arms', 'harm', 'marks_of', 'run_arm', 'experiment', 'accuracy_of',
-           'summary', 'real_targets']
+           'write_hopeless', 'refused', 'Settings', 'arms', 'harm', 'marks_of', 'run_arm', 'experiment',
+           'write_results', 'read_results', 'accuracy_of', 'summary', 'real_targets']
 
 # %% ../nbs/19_real.ipynb #edfeb546
 import json
@@ -284,6 +284,22 @@ def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, 
             else: say(f"{arm}-{seed}: {accuracy_of(cell):.1%} of the holdout, {cell['gflops']:.0f} GFLOPs, "
                       f"{cell['seconds']:.0f} s")
     return read_cells(folder)
+
+def write_results(folder: str | Path, path: str | Path) -> Path:
+    "All lives of a folder in one file of JSON lines, to commit"
+    rows = sorted(read_cells(folder), key=lambda c: (ARMS.index(c['condition']), c['seed']))
+    return write_whole(path, ''.join(json.dumps(c, sort_keys=True, allow_nan=False) + '\n' for c in rows))
+
+def read_results(path: str | Path) -> list[dict]:
+    "The lives of such a file; ValueError for a line that is none"
+    rows = []
+    for i, line in enumerate(Path(path).read_text(encoding='utf-8').splitlines(), 1):
+        try: cell = json.loads(line)
+        except ValueError: cell = None
+        if not isinstance(cell, dict) or cell.get('format') != 1 or not {'ways', 'hashes', 'seed'} <= set(cell):
+            raise ValueError(f"{path}, line {i}: expected a life of the experiment, got {line[:60]!r}")
+        rows.append(cell)
+    return rows
 
 def _families(cell: dict) -> list[str]:
     "The family of each holdout question"
