@@ -102,8 +102,8 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits.')] = None,
-        threads: Annotated[int | None, typer.Option(min=1, help='Torch threads, 1 by default: often fastest for small '
-                                                    'hosts. A run goes on with its own.')] = None):
+        threads: Annotated[int | None, typer.Option(min=1, help='Torch threads; default: 1 for the embedded host, all '
+                                                    'for others. A run goes on with its own.')] = None):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.configuration import load_config
     from evolora.profiles import forecast, priced_for
@@ -122,7 +122,8 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     else:
         load_config(name)       # what is wrong with it is said before a host is loaded and measured
         folder = new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}')
-        loaded = load_host(host_name, device=device, dtype=dtype, threads=threads or 1)
+        loaded = load_host(host_name, device=device, dtype=dtype,
+                           threads=threads or (1 if host_name == 'embedded' else None))
         settings, found = settings_for(loaded, name)
         session = begin_session(folder, loaded, settings, seed=seed or 0, every=every,
                                 beside={CALIBRATION: found.model_dump_json(indent=1) + '\n'} if found else None)
@@ -278,9 +279,6 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
     cells = [Cell(f, d) for f in names for d in ([depth] if depth else (1, 2, 3))]
     if exists(out): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
     print(f'{n} {split} tasks: {write_tasks(draw_tasks(cells, stream=split, n=n, seed=seed), out)}')
-
-# %% ../nbs/20_cli.ipynb #562d810f
-#| export
 
 # %% ../nbs/20_cli.ipynb #7153e451
 @app.command(epilog='An ecology never sees a gold answer; this is what it is measured against. A second call goes on '
