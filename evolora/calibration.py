@@ -174,6 +174,15 @@ def _prices(answers: pd.DataFrame, config: EcologyConfig) -> dict[str, float]:
     half = float(cost) / 2
     return {'price_gflop': round(half / float(answers.gflops.mean()), 9), 'price_token': round(half / tokens, 9)}
 
+def _batch(host: Host, answers: pd.DataFrame, most: float = 2e9) -> int:
+    "Rows whose keys, values and logits take at most so many bytes, up to 128"
+    c = host.config.get_text_config()
+    head = getattr(c, 'head_dim', None) or c.hidden_size // c.num_attention_heads
+    tokens = float((answers.prompt_tokens + answers.new_tokens).max())
+    row = (2 * c.num_hidden_layers * c.num_key_value_heads * head * host.dtype.itemsize * tokens
+           + 3 * 4 * c.vocab_size)
+    return int(min(128, max(1, most // row)))
+
 def _room(host: Host, answers: pd.DataFrame) -> int:
     "Tokens that an answer may have: the longest right one, and the longest gold one of some questions"
     cells = [Cell.parse(c) for c in dict.fromkeys(answers.cell)]
@@ -242,7 +251,8 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose econom
     on_way('done', total, total)
     return Calibration(version=__version__, host=host.id, weights=host.weights_hash(), tasks=mark,
                        forms=lines, cells=json.loads(seen.reset_index().to_json(orient='records')), form=form,
-                       chosen=chosen, changes={'economy': _prices(mine, config), 'max_new_tokens': _room(host, mine)},
+                       chosen=chosen, changes={'economy': _prices(mine, config), 'max_new_tokens': _room(host, mine),
+                                'batch': _batch(host, mine)},
                        answers=asked, seconds=round(time.perf_counter() - start, 1))
 
 def _no(host: Host, form: str, forms: dict[str, Form], lines: list[dict], seen: pd.DataFrame) -> str:
