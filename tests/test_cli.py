@@ -523,8 +523,8 @@ def test_a_world_that_dies_out_is_kept_and_cannot_be_asked(say, world):
 
 def test_a_run_ends_with_a_question_of_its_own_cells(say, world):
     def suggested(*cells):
-        code, out, _ = say('run', '--config', config(cells=cells), '--host', world / 'host', '--generations', 1, '--out',
-                           cells[0].replace(':', '-'))
+        code, out, _ = say('run', '--config', config(cells=cells), '--host', world / 'host', '--generations', 1,
+                           '--out', cells[0].replace(':', '-'))
         line, = (x for x in out.splitlines() if x.startswith('ask it: '))
         return code == 0 and line.partition('-1 ')[2]
     assert suggested('string.sort:1', 'math:1') == '"Sort the letters: jghn"'
