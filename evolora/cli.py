@@ -8,6 +8,7 @@ __all__ = ['app', 'own', 'run', 'ask', 'export', 'compare', 'report', 'timeline'
 
 # %% ../nbs/20_cli.ipynb #3c8b1fa9
 import os
+import shlex
 import sys
 import warnings
 from functools import partial
@@ -78,13 +79,19 @@ def _pages(runs: list[Path], out: Path | None = None, html: bool = False) -> lis
         if html: done.append(dashboard(runs, done[0].parent / 'dashboard.html', say=bar.steps('dashboard', steps)))
     return done
 
+def _quoted(question: str) -> str:
+    "For a shell: in double quotes, unless something in it means something there"
+    return shlex.quote(question) if set(question) & set('"\\$`!\n') else f'"{question}"'
+
 def _ended(session, folder: Path) -> None:
     "What to look at after a run"
     from evolora.analysis import load, summary
+    from evolora.evaluation import example
     show(summary(load(folder)).reset_index(names=''), 'Summary')
     print(f'report: {_pages([folder])[0]}')
-    if len(session.ecology.population): print(f'ask it: evolora ask {folder} "Sort the letters: jghn"\ngo on: evolora '
-                                              f'run --resume {folder} --generations {2 * session.ecology.generation}')
+    ecology = session.ecology
+    if len(ecology.population): print(f'ask it: evolora ask {folder} {_quoted(example(ecology.cells.values()))}\n'
+                                      f'go on: evolora run --resume {folder} --generations {2 * ecology.generation}')
 
 # %% ../nbs/20_cli.ipynb #095d63c7
 @app.command(epilog='Calibrate, then resume: `evolora run --generations 10 --out runs/a`, look at it, and '

@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +25,7 @@ from .checkpoints import checkpoints
 from .chronicle import Generation
 from .configuration import PRESETS
 from .ecology import Ecology
+from .evaluation import cells_of, example
 from .files import owner, taken
 from .live import picture_html
 from .runner import Runner
@@ -98,6 +100,7 @@ def _told(self: Window, record: Generation | None) -> None:
     "Called on the runner's thread"
     if record is not None and time.monotonic() < self._due: return self.started()
     if self.ecology and not (self._met and self.view.generation == self.ecology.generation):
+        if not self._met: self.prompt.placeholder = example(self.ecology.cells.values())
         began, known, self._met = time.monotonic(), self.memory, True       # until then, tables of a folder were shown
         self.draw(look(self.ecology, name=self.name, births=known.births, books=known.books, since=known.since))
         self._due = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - began))
@@ -257,11 +260,14 @@ def _follow(window: weakref.ref) -> None:
 def _read_folder(self: Window) -> None:
     "Show a folder, if it has grown and the time for it has come"
     folder, began = self.folder, time.monotonic()
-    if began < self._due or (size := Run.open(folder).size('generations')) == self._size or not size: return
+    run = Run.open(folder)
+    if began < self._due or (size := run.size('generations')) == self._size or not size: return
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')         # a torn last line is being written
         data = load(folder)
-    if self.ecology is None and self.folder == folder: self.draw(look_at(data))
+    if self.ecology is None and self.folder == folder:
+        with suppress(ValueError): self.prompt.placeholder = example(cells_of(run))     # else the usual one
+        self.draw(look_at(data))
     self._size, self._due = size, time.monotonic() + max(1., _SHARE * (time.monotonic() - began))
 
 @patch

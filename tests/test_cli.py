@@ -3,6 +3,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -26,12 +27,13 @@ from evolora.checkpoints import checkpoints
 from evolora.cli import app, main, run
 from evolora.diagnosis import PATIENCE
 from evolora.ecology import Ecology
+from evolora.evaluation import example
 from evolora.fetch import KNOWN
 from evolora.gguf import write_tiny_gguf
 from evolora.host import load_host, tiny_host
 from evolora.learning import Settings
 from evolora.runs import TABLES, Run
-from evolora.tasks import grade, read_tasks, stream_of
+from evolora.tasks import Cell, grade, read_tasks, stream_of
 from evolora.training import Trainer, cells_named
 
 SMALL = dict(founders=4, capacity=6, cells=['string.sort:1', 'math:1'], max_new_tokens=3, reserve=0.,
@@ -517,6 +519,19 @@ def test_a_world_that_dies_out_is_kept_and_cannot_be_asked(say, world):
     assert Run.open('run').read('generations').alive.tolist() == [0] and Path('run/report.md').exists()
     refuses(say, 'ask', 'run', 'hello', says='no organelle is left')
     assert say('run', '--resume', 'run', '--generations', 9)[0] == 3
+
+
+def test_a_run_ends_with_a_question_of_its_own_cells(say, world):
+    def suggested(*cells):
+        code, out, _ = say('run', '--config', config(cells=cells), '--host', world / 'host', '--generations', 1,
+                           '--out', cells[0].replace(':', '-'))
+        line, = (x for x in out.splitlines() if x.startswith('ask it: '))
+        return code == 0 and line.partition('-1 ')[2]
+    assert suggested('string.sort:1', 'math:1') == '"Sort the letters: jghn"'
+    for name in ('math', 'json_repair'):        # the latter asks for double quotes, which a shell would take away
+        question = example([Cell(name, 1)])
+        assert shlex.split(suggested(f'{name}:1')) == [question]
+    assert '"' in question
 
 
 def test_a_run_that_earns_nothing_stops_says_why_and_goes_on(say, world):

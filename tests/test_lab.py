@@ -18,6 +18,7 @@ from evolora.checkpoints import checkpoints
 from evolora.configuration import PRESETS, load_config
 from evolora.diagnosis import PATIENCE
 from evolora.ecology import Ecology
+from evolora.evaluation import example
 from evolora.families import Grade
 from evolora.forms import Form
 from evolora.forms import FORMS
@@ -28,6 +29,7 @@ from evolora.live import live_spec, points, stops
 from evolora.runner import Runner
 from evolora.runs import Run
 from evolora.sessions import begin_session, resume_session
+from evolora.tasks import Cell
 from evolora.views import View, answers_html, gates_html, look, organelle_html, shown, table_html
 from evolora.widgets import TABS, error_html
 
@@ -401,6 +403,27 @@ def test_an_answer_is_asked_for_praised_and_recorded(ecology):
     stepped(lab)
     record = ecology.history[-1].feedback
     assert [(f['organelle'], f['prompt'], f['up']) for f in record] == [(lab.said[0], lab.prompt.value, True)]
+
+
+def test_what_is_suggested_to_ask_is_a_question_of_the_run(host, config, tmp_path):
+    assert rest(Lab(Ecology(host, config))).prompt.placeholder == 'Sort the letters: jghn'
+    other = config.model_copy(update={'cells': ['logic.bool:1', 'math:1']})
+    wanted = example([Cell('logic.bool', 1)])
+    with begin_session(tmp_path / 'run', host, other) as session: session.live(1, say=None)
+    lab = Lab(tmp_path / 'run')
+    assert lab.ecology is None and lab.prompt.placeholder == wanted, 'before anything is loaded'
+    stepped(lab).ask_button.click()
+    assert rest(lab).prompt.placeholder == wanted == lab.said[1]
+    lab.new('debug')
+    assert rest(lab).prompt.placeholder == 'Sort the letters: jghn'
+
+
+def test_a_folder_with_cells_that_are_unknown_here_is_shown_all_the_same(host, config, tmp_path, monkeypatch):
+    with begin_session(tmp_path / 'run', host, config) as session: session.live(1, say=None)
+    def unknown(run): raise ValueError('expected a task family')
+    monkeypatch.setattr(window, 'cells_of', unknown)
+    lab = Lab(tmp_path / 'run')
+    assert lab.view.generation == 1 and lab.prompt.placeholder and not lab.error.value
 
 
 def test_who_waits_for_an_answer_may_judge_it_at_once(ecology, monkeypatch):
