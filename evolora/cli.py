@@ -116,19 +116,20 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     from evolora.profiles import forecast, priced_for
     if resume: _same_run(resume, config, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     host_name = 'embedded' if host is None else host
-    name = config or ('ecology' if host_name == 'embedded' else 'real')
+    name = config if config is not None else 'ecology' if host_name == 'embedded' else 'real'
     if dry_run:
         if resume: raise ValueError("expected --dry-run or --resume, got both; a run that exists is as large as it is")
         table = forecast(host_name, priced_for(load_config(name), host_name), dtype=dtype)
         return show(table[['amount', 'why']].reset_index(), f'{host_name}, {name}: no weights were loaded')
     from evolora.calibration import CALIBRATION
+    from evolora.files import check_new_folder
     from evolora.host import load_host
     from evolora.sessions import begin_session, resume_session
     if resume:
         folder, session = resume, resume_session(resume, every=every, say=say)
     else:
-        load_config(name)       # what is wrong with it is said before a host is loaded and measured
-        folder = new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}')
+        load_config(name)       # what is wrong with it, or the folder, is said before a host is loaded and measured
+        check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))
         loaded = load_host(host_name, device=device, dtype=dtype,
                            threads=threads or (1 if host_name == 'embedded' else None))
         settings, found = settings_for(loaded, name)

@@ -250,7 +250,7 @@ def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: 
     rest = np.array([len(e) for e in encoded]) - head + new - 1
     above = upper if lesson.continued else 1
     layers = np.array([meter.forward(int(t), past=int(k), logits=0) for t, k in zip(rest, head)])
-    again = np.array([meter.forward(int(k), logits=0) for k in head]) * share * upper
+    again = np.array([meter.forward(int(k), logits=0) for k in head]) * share * upper if kept else 0 * new
     own = np.array([population.adapter_flops_per_token(id) for id in lesson.organelles]) * (rest + head * share)
     readout = 2 * meter.unembedding * new
     read = layers * above + again + readout + own

@@ -808,7 +808,8 @@ def test_help_tells_every_option(say, path, command):
 
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
-        '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host train', 'host measure', 'bench', 'bench throughput',
+        '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
+        'bench', 'bench throughput', 'bench real',
         'bench generation', 'bench memory', 'bench learning', 'bench assimilation', 'bench resume', 'bench lab',
         'bench attention', 'attention', 'attention evaluate', 'attention evolve', 'attention report', 'export',
         'compare', 'doctor', 'report', 'timeline', 'watch', 'lab'}

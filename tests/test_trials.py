@@ -8,10 +8,10 @@ import torch
 
 from couples import (CELLS, FAMILIES, SHORT, better, equal, forgetful, log, luck, meeting, moved, narrow, on_probation,
                      rarely_better, rng, same, tried)
-from evolora import exams as examined
 from evolora import trials as module
 from evolora.exams import Examiner
 from evolora.families import Grade
+from evolora.forms import Form
 from evolora.gates import GATES
 from evolora.host import tiny_host
 from evolora.plasticity import Plasticity, PlasticityConfig
@@ -248,7 +248,7 @@ def test_cells_may_run_out_of_questions(host, monkeypatch, exams, outcome, pairs
 def test_a_couple_is_tested_by_the_real_examiner(host, monkeypatch):
     "Nothing is steered but the grader, to which the twin of a parent is as right as the parent"
     def grade(task, text): return Grade(True, 1., bool(stream(0, purpose=f'{task.id}{text}').random() < .5))
-    monkeypatch.setattr(examined, 'grade', grade)
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: grade(task, text))
     m = meeting(host, trials=0, canary_kept=0., margin=1.)
     m.population.write('o2', m.population.factors('o1'))
     m.a.examiner = Examiner(m.population, max_new_tokens=3)
