@@ -252,7 +252,7 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
     from evolora.tasks import Cell
     folder = out or Path('runs/real')
     if exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
-    loaded, n = load_host(host, threads=threads), 32 if quick else 128
+    loaded, n = load_host(host, threads=threads), 16 if quick else 128
     found, seconds, forecast = calibration.known_calibration(loaded), [], None
     with progress() as bar:
         if found is None and not quick:
@@ -263,7 +263,7 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
         repeats = 1 if quick else 5
         job = bar.add_task('answering', total=2 * repeats + 2 * (repeats > 1))
         speed = real.kept_speed(asked, cells, questions=n, repeats=repeats, tick=lambda: bar.advance(job))
-        equal = real.equal_answers(asked, cells, n=8 if quick else 48)
+        equal = real.equal_answers(asked, cells, n=4 if quick else 48)
         difference = real.peft_difference(asked, cells)
         if found and not quick:
             forecast = calibration.rehearse(loaded, real.Settings.of(found).config())
@@ -285,7 +285,9 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
                                          'forecast': forecast and forecast.model_dump()},
             *({'table': 'refused'} | r for r in refusals)]
     frames = {'Refused': pd.DataFrame(refusals)}
-    if found: frames['Cells'] = found.table.reset_index()
+    if found:
+        measured = found.table.dropna(subset=['pass@8']).reset_index()
+        frames['Cells'] = measured[['cell', 'parsed', 'pass@1', 'pass@8', 'mixed', 'new']]
     if cells:
         table = real.summary(cells).reset_index()
         frames['The experiment'], rows = table, rows + [{'table': 'experiment'} | r for r in table.to_dict('records')]
