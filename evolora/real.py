@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -97,7 +98,9 @@ def peft_difference(host: Host, cells: Sequence[Cell], *, n: int = 4) -> float:
             mine[row, place] = logprob
     with TemporaryDirectory() as folder:
         population.export_peft('o1', Path(folder) / 'adapter')
-        model = peft.PeftModel.from_pretrained(host.model, Path(folder) / 'adapter')
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore', FutureWarning)  # peft asks transformers for a name that was renamed
+            model = peft.PeftModel.from_pretrained(host.model, Path(folder) / 'adapter')
         try:
             for row, (ids, answer_) in enumerate(zip(host.encode(prompts), gold)):
                 with torch.no_grad(): logits = model(torch.tensor([[*ids, *answer_[:-1]]], device=host.device)).logits
