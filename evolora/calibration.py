@@ -20,7 +20,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from . import __version__
-from .configuration import EcologyConfig, load_config
+from .configuration import EcologyConfig, changed_config, load_config
 from .economy import Prices, penalty, revenue, reward
 from .ecology import Ecology
 from .evaluation import samples
@@ -135,10 +135,7 @@ class Calibration(BaseModel):
 
     def apply(self, config: EcologyConfig) -> EcologyConfig:
         "The configuration with the form, the cells and the prices that were found"
-        def merged(old, new): return old | {k: merged(old[k], v) if isinstance(v, dict) and isinstance(
-            old.get(k), dict) else v for k, v in new.items()}
-        found = {'form': FORMS[self.form].model_dump(), 'cells': self.chosen}
-        return EcologyConfig.model_validate(merged(config.model_dump(), self.changes | found))
+        return changed_config(config, self.changes | {'form': FORMS[self.form].model_dump(), 'cells': self.chosen})
 
     def _repr_markdown_(self) -> str:
         t = self.table

@@ -27,7 +27,7 @@ from .baselines import train
 from .benchmarks import alternate, target
 from .calibration import Calibration, Forecast
 from .chronicle import hashes_of
-from .configuration import load_config
+from .configuration import changed_config, load_config
 from .ecology import Ecology
 from .evaluation import Evaluation, answer, everyone
 from .files import write_whole
@@ -152,10 +152,7 @@ class Settings(BaseModel):
 
     def config(self):
         "The ecology that lives"
-        def merged(old, new): return old | {k: merged(old[k], v) if isinstance(v, dict) and isinstance(
-            old.get(k), dict) else v for k, v in new.items()}
-        return type(load_config('real')).model_validate(merged(load_config('real').model_dump(), self.changes | {
-            'form': self.form.model_dump(), 'cells': self.cells}))
+        return changed_config(load_config('real'), self.changes | {'form': self.form.model_dump(), 'cells': self.cells})
 
 def arms(settings: Settings) -> dict[str, Condition]:
     "The rivals that train one adapter"

@@ -26,7 +26,7 @@ from . import files
 from .baselines import reopen
 from .benchmarks import target
 from .checkpoints import checkpoints, prune
-from .configuration import PRESETS, EcologyConfig, load_config
+from .configuration import PRESETS, EcologyConfig, changed_config, load_config
 from .files import digest
 from .host import EMBEDDED, Host, load_host
 from .organelles import Population
@@ -82,10 +82,9 @@ def _victim(folder: str, preset: str, generations: int, every: int, moment: str,
 # %% ../nbs/18_survival.ipynb #981ece80
 def small(preset: str) -> EcologyConfig:
     "A preset with little to do in a generation, and births early enough to be seen"
-    def merged(old, new): return old | {k: merged(old[k], v) if isinstance(v, dict) else v for k, v in new.items()}
     little = {'curriculum': {'budget': 4., 'budget_min': 2, 'budget_max': 6, 'max_rows': 64}, 'max_new_tokens': 12,
               'variation': {'maturity': 1}}
-    return EcologyConfig.model_validate(merged(load_config(preset).model_dump(), little))
+    return changed_config(load_config(preset), little)
 
 def told(folder: Path) -> dict[str, str]:
     "Fingerprints of all that a run wrote down, but how long it took"

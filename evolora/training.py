@@ -21,7 +21,7 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 
-from .configuration import EcologyConfig, load_config
+from .configuration import EcologyConfig, changed_config, load_config
 from .trees import Lesson
 from .economy import EconomyConfig, reward
 from .families import Task
@@ -57,9 +57,7 @@ class Condition(BaseModel):
 
     def config(self) -> EcologyConfig:
         "The ecology of a condition that lives: the preset with its changes"
-        def merged(old, new): return old | {k: merged(old[k], v) if isinstance(v, dict) and k in old else v
-                                            for k, v in new.items()}
-        return EcologyConfig.model_validate(merged(load_config('ecology').model_dump(), self.changes))
+        return changed_config(load_config('ecology'), self.changes)
 
     def settings(self) -> dict:
         "All that decides what this condition does, apart from host, seed and budget"
