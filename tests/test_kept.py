@@ -173,6 +173,21 @@ def test_learning_costs_less_when_play_was_kept():
     assert all(x > 0 for x in kl.values())
 
 
+def test_the_bill_of_learning_is_for_the_adapted_block_alone_and_its_beginning_once():
+    "One of three blocks, forward and back; readout and adapter as ever"
+    population = grown(blocks=1)
+    host, m = population.host, population.host.meter
+    prompts = host.form.prompts(draw_tasks(CELLS[:1], stream='train', n=5))
+    made = population.generate(prompts, ['o1'] * 5, max_new_tokens=6, below=True)
+    lesson = Lesson(prompts, made.tokens, ['o1'] * 5, np.ones(5), below=made.below)
+    head, own = host.kept(prompts, host.encode(prompts), 6).lengths[0], population.adapter_flops_per_token('o1')
+    each = [(int(p) - head + int(t) - 1, int(t)) for p, t in zip(made.prompt_tokens, made.new_tokens)]
+    layers = sum(m.forward(rest, past=head, logits=0) for rest, _ in each) + m.forward(head, logits=0)
+    expected = (2 * layers / 3 + 2 * sum(2 * m.unembedding * t for _, t in each)
+                + 3 * own * (sum(rest for rest, _ in each) + head))
+    assert learning_flops(population, lesson, 'local').sum() == pytest.approx(expected, rel=1e-12)
+
+
 def test_prefixes_are_forgotten_oldest_first_and_come_back_bit_for_bit():
     decoder, keep = Decoder(tiny_host().model), Prefixes(most=20_000)
     first = keep.of(decoder, range(5, 30), 1)
