@@ -36,7 +36,7 @@ from .randomness import stream
 from .routing import Router, fit_router
 from .runs import differences
 from .sessions import colony
-from .tasks import ID_CELLS, OOD_CELLS, Cell, draw_tasks, family_named, sample_tasks
+from .tasks import ID_CELLS, OOD_CELLS, Cell, cell_hashes, draw_tasks, family_named, sample_tasks
 from .training import MATCHES, Condition, Spent, Trainer
 
 # %% ../nbs/15_baselines.ipynb #ba2fda60
@@ -280,7 +280,8 @@ def export(self: Trained, folder: str | Path, **facts) -> Path:
     if self.best is None or self.routers:
         raise ValueError(f"expected a condition that trains one adapter, got {self.condition.name!r}")
     self.population.export_peft(self.best, folder / 'adapter')
-    note = dict(host=self.host.id, condition=self.condition.name, seed=self.seed, hashes=hashes_of(self.host),
+    note = dict(host=self.host.id, condition=self.condition.name, seed=self.seed,
+                hashes=hashes_of(self.host) | cell_hashes(self.cells or ()),
                 spent=asdict(self.spent), **({'cells': list(map(str, self.cells))} if self.cells else {}),
                 **({} if self.host.form.plain else {'form': self.host.form.model_dump()})) | facts
     return write_whole(folder / 'trained.json', json.dumps(note, indent=1, allow_nan=False) + '\n')
@@ -313,7 +314,7 @@ def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
         raise ValueError(f"{folder} expected the name of its host and hashes, got neither; get the folder again")
     host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(name, threads=1))
     host = host.in_form(form)
-    now = {'form': None} | hashes_of(host)
+    now = {'form': None} | hashes_of(host) | cell_hashes(cells or ())
     if other := differences(hashes, {k: x for k, x in now.items() if k in hashes or (noted and k == 'form')}):
         raise ValueError(f"expected {folder} to be of the host, the streams and the graders of now: "
                          f"{'; '.join(other)}; results of different ones do not compare")

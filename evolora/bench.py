@@ -287,7 +287,7 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
     frames = {'Refused': pd.DataFrame(refusals)}
     if found:
         measured = found.table.dropna(subset=['pass@8']).reset_index()
-        frames['Cells'] = measured[['cell', 'parsed', 'pass@1', 'pass@8', 'mixed', 'new']]
+        frames['Cells'] = measured[['cell', 'parsed', 'pass@1', 'greedy', 'pass@8', 'open', 'new']]
     if cells:
         table = real.summary(cells).reset_index()
         frames['The experiment'], rows = table, rows + [{'table': 'experiment'} | r for r in table.to_dict('records')]

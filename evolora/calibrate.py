@@ -80,9 +80,10 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
                                  'chosen': found.chosen, 'changes': found.changes, 'seconds': found.seconds,
                                  'generation': forecast and forecast.model_dump(), 'targets': [], 'targets_met': True}))
     show(pd.DataFrame(found.forms)[['form', 'answers', 'parsed', 'right', 'prompt', 'new']], 'Forms')
-    table = found.table.sort_values('mixed', ascending=False, kind='stable').reset_index()
+    table = found.table.sort_values('open', ascending=False, kind='stable').reset_index()
     table.insert(1, 'chosen', ['yes' if c in found.chosen else '' for c in table.cell])
-    show(table[['cell', 'chosen', 'parsed', 'pass@1', 'pass@8', 'mixed', 'new']], f'Cells, in the form {found.form}')
+    show(table[['cell', 'chosen', 'parsed', 'pass@1', 'greedy', 'pass@8', 'open', 'new']],
+         f'Cells, in the form {found.form}')
     said = ', '.join(f'{k} {v:.4g}' for k, v in found.changes['economy'].items())
     print(f"{found.form}: {settings.form}\n{said}, at most {settings.max_new_tokens} tokens an answer")
     if forecast: print(forecast)

@@ -23,12 +23,12 @@ from . import __version__
 from .configuration import EcologyConfig, changed_config, load_config
 from .economy import Prices, penalty, revenue, reward
 from .ecology import Ecology
-from .evaluation import samples
+from .evaluation import KEY, answer, samples
 from .fetch import cache_folder
 from .files import parse_json, write_whole
 from .forms import FORMS, Form
 from .host import Host
-from .tasks import FAMILIES, OOD_FAMILIES, Cell, draw_tasks, family_hash
+from .tasks import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, draw_tasks, family_hash
 
 # %% ../nbs/15_calibration.ipynb #a75be06b
 def pass_at(k: int, n: int, right: int) -> float:
@@ -57,28 +57,35 @@ class Effort(BaseModel):
                                                'as many')
     questions: int = Field(2, ge=1, description='questions of a cell while forms are compared')
     answers: int = Field(2, ge=1, description='answers to each')
-    look: int = Field(2, ge=1, description='questions of every cell in the best form, four answers to each')
-    cells: int = Field(16, ge=1, description='cells that are measured well, eight answers to each question')
+    look: int = Field(2, ge=1, description='questions of every cell in the best form, four answers to each, and the '
+                                           'greedy one')
+    deeper: int = Field(8, ge=0, description='harder cells at most, of families whose hardest cell so far is easy')
+    cells: int = Field(20, ge=1, description='cells that are measured well, eight answers to each question, and the '
+                                             'greedy one')
     measure: int = Field(6, ge=1, description='questions of each')
 
     def total(self, forms: int, cells: int, families: int) -> int:
         "Answers at most"
         each, few = self.questions * self.answers, min(self.families, families)
-        return each * (forms * few + -(-forms // 2) * min(2 * few, families)) + cells * self.look * HAND + min(
-            self.cells, cells) * self.measure * 2 * HAND
+        return each * (forms * few + -(-forms // 2) * min(2 * few, families)) + (
+            (cells + self.deeper) * self.look * (HAND + 1)
+            + min(self.cells, cells + self.deeper) * self.measure * (2 * HAND + 1))
 
 # %% ../nbs/15_calibration.ipynb #3ecbe14a
 LONGEST = 48        # tokens of an answer while nothing is known
 
 def _asked(host: Host, form: Form, cells: Sequence[Cell], n: int, k: int, *, seed: int, round: int,
-           tick: Callable[[int], None], rows: int = 128) -> pd.DataFrame:
-    "A row an answer: k to each of n train questions of every cell"
+           tick: Callable[[int], None], greedy: bool = False, rows: int = 128) -> pd.DataFrame:
+    "A row a sampled answer, k to each of n train questions of every cell; `greedy`: if the greedy one is right, too"
     tasks = draw_tasks(cells, stream='train', n=n * len(cells), seed=10 * seed + round)
     found, asked = [], host.in_form(form)
     for i in range(0, len(tasks), max(1, rows // k)):       # in pieces, so that a bar can move
         part = tasks[i:i + max(1, rows // k)]
-        found.append(samples(asked, part, None, k, seed=seed, max_new_tokens=LONGEST))
-        tick(len(found[-1]))
+        new = samples(asked, part, None, k, seed=seed, max_new_tokens=LONGEST)
+        tick(len(new) + greedy * len(part))
+        if greedy: new = new.merge(answer(asked, part, max_new_tokens=LONGEST)[[*KEY, 'success']].rename(
+            columns={'success': 'greedy'}), on=KEY, validate='many_to_one')
+        found.append(new)
     table = pd.concat(found, ignore_index=True)
     return table.assign(cell=[f'{f}:{d}' for f, d in zip(table.family, table.depth)])
 
@@ -99,15 +106,24 @@ def _worth(answers: pd.DataFrame) -> float:
 def _cells(answers: pd.DataFrame) -> pd.DataFrame:
     "A line a cell: what could be read, was right, and may be learned"
     def line(own):
-        right = own.groupby('task').success.agg(['size', 'sum'])
-        each = lambda f: float(np.mean([f(int(n), int(c)) for n, c in right.itertuples(index=False)]))
-        eight = right['size'].min() >= 8
+        right = own.groupby('task').agg(n=('success', 'size'), right=('success', 'sum'), greedy=('greedy', 'first'))
+        each = lambda f: float(np.mean([f(int(n), int(c), bool(g)) for n, c, g in right.itertuples(index=False)]))
+        eight = right.n.min() >= 8
         return pd.Series({'questions': len(right), 'parsed': own.parsed.mean(), 'pass@1': own.success.mean(),
-                          'pass@8': each(lambda n, c: pass_at(8, n, c)) if eight else np.nan,
-                          'mixed': each(lambda n, c: mixed(HAND, n, c)), 'progress': own.progress.mean(),
+                          'greedy': right.greedy.mean(),
+                          'pass@8': each(lambda n, c, g: pass_at(8, n, c)) if eight else np.nan,
+                          'mixed': each(lambda n, c, g: mixed(HAND, n, c)),
+                          'open': each(lambda n, c, g: 0. if g else pass_at(HAND, n, c)),
+                          'progress': own.progress.mean(),
                           'prompt': own.prompt_tokens.mean(), 'new': own.new_tokens.mean(),
                           'gflops': own.gflops.mean()})
     return pd.DataFrame({cell: line(own) for cell, own in answers.groupby('cell', sort=False)}).T.rename_axis('cell')
+
+def _harder(seen: pd.DataFrame) -> list[Cell]:
+    "The next depth of every family whose hardest cell so far is answered right greedily, as far as one may train"
+    hardest = {c.family: c for c in sorted(map(Cell.parse, seen.index), key=lambda c: c.depth)}
+    return [Cell(f, c.depth + 1) for f, c in hardest.items()
+            if seen.at[str(c), 'greedy'] > .5 and c.depth + 1 < OOD_DEPTH]
 
 # %% ../nbs/15_calibration.ipynb #c8b704d2
 _FORMAT = 1
@@ -140,10 +156,11 @@ class Calibration(BaseModel):
     def _repr_markdown_(self) -> str:
         t = self.table
         lines = [f"| {'**' if c in self.chosen else ''}{c}{'**' if c in self.chosen else ''} | {r['parsed']:.2f} | "
-                 f"{r['pass@1']:.2f} | {r['pass@8']:.2f} | {r['mixed']:.2f} | {r['new']:.0f} |"
+                 f"{r['pass@1']:.2f} | {r['greedy']:.2f} | {r['pass@8']:.2f} | {r['open']:.2f} | {r['new']:.0f} |"
                  for c, r in t[t['pass@8'].notna()].iterrows()]
         head = f'**{self.host}** answers best in the form *{self.form}*: {FORMS[self.form]}\n\n'
-        return head + '\n'.join(['| cell | parsed | pass@1 | pass@8 | mixed | tokens |', '|' + '---|' * 6, *lines])
+        names = ('cell', 'parsed', 'pass@1', 'greedy', 'pass@8', 'open', 'tokens')
+        return head + '\n'.join([f"| {' | '.join(names)} |", '|' + '---|' * len(names), *lines])
 
 # %% ../nbs/15_calibration.ipynb #8b4cb48b
 RETURN = 1.5        # ROI of a founder with an average hand
@@ -151,8 +168,9 @@ LEAST = .15         # chance of a mixed hand below which a cell is not worth its
 MOST, ALIKE = 12, 2 # cells that are chosen, and of one family
 
 def _choice(table: pd.DataFrame) -> list[str]:
-    "The cells in which there is most to learn, few of a family"
-    good, taken = table[table.mixed >= LEAST].sort_values('mixed', ascending=False, kind='stable'), {}
+    "The cells in which learning has most to add to greedy answers, few of a family"
+    good = table[(table.mixed >= LEAST) & (table.open > 0)].sort_values('open', ascending=False, kind='stable')
+    taken = {}
     for cell in good.index:
         own = taken.setdefault(cell.rpartition(':')[0], [])
         if len(own) < ALIKE and sum(map(len, taken.values())) < MOST: own.append(cell)
@@ -197,11 +215,12 @@ def tasks_mark(cells: Iterable[Cell], forms: dict[str, Form]) -> str:
     return sha.hexdigest()[:16]
 
 def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose economy prices are found for
-              cells: Sequence[Cell] | None = None, # default: the easiest of every family
+              cells: Sequence[Cell] | None = None, # default: the easiest of every family, harder where those are easy
               forms: dict[str, Form] = FORMS, effort: Effort = Effort(), seed: int = 0,
               on_way: Callable[[str, int, int], None] = lambda what, done, total: None) -> Calibration:
     "Find form, cells, prices and lengths for a host; ValueError, with the nearest thing, where nothing can be earned"
-    start, config, cells = time.perf_counter(), config or load_config('ecology'), list(cells or candidates())
+    start, config, left = time.perf_counter(), config or load_config('ecology'), 0 if cells else effort.deeper
+    cells = list(cells or candidates())
     mark = tasks_mark(cells, forms)
     families = {}
     for c in cells: families.setdefault(c.family, c)
@@ -216,30 +235,33 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose econom
     few = min(effort.families, len(first))
     spread_over = lambda n: [first[i * len(first) // n] for i in range(n)]
     wide, tried = spread_over(min(2 * few, len(first))), {}
-    left = [name for name, f in forms.items() if _fitting(host, f, wide) == wide]
-    if not left: raise ValueError(f"expected a host with room for a question and an answer of {LONGEST} tokens, got "
+    rivals = [name for name, f in forms.items() if _fitting(host, f, wide) == wide]
+    if not rivals: raise ValueError(f"expected a host with room for a question and an answer of {LONGEST} tokens, got "
                                   f"{host.id}, whose context is too short for all forms; take another host")
     for stage, n in enumerate((few, min(2 * few, len(first)))):
         spread = spread_over(n)
-        for name in left:
+        for name in rivals:
             new = _asked(host, forms[name], spread, effort.questions, effort.answers, seed=seed, round=stage,
                          tick=tick('forms'))
             tried[name] = pd.concat([tried[name], new]) if name in tried else new
         # Stable: between equals the first, which is the cheaper one.
-        left = sorted(left, key=lambda name: -_worth(tried[name]))[:-(-len(left) // 2)]
-    form = left[0]
+        rivals = sorted(rivals, key=lambda name: -_worth(tried[name]))[:-(-len(rivals) // 2)]
+    form = rivals[0]
     cells = _fitting(host, forms[form], cells)
     lines = [{'form': n, 'answers': len(t), 'parsed': float(t.parsed.mean()), 'progress': float(t.progress.mean()),
               'right': float(t.success.mean()), 'prompt': float(t.prompt_tokens.mean()),
               'new': float(t.new_tokens.mean())} for n, t in tried.items()]
-    answers = _asked(host, forms[form], cells, effort.look, HAND, seed=seed, round=2, tick=tick('cells'))
-    seen = _cells(answers)
-    better = seen.sort_values(['mixed', 'progress'], ascending=False, kind='stable').head(effort.cells)
+    look = lambda these: _cells(_asked(host, forms[form], these, effort.look, HAND, seed=seed, round=2,
+                                       tick=tick('cells'), greedy=True))
+    seen = look(cells)
+    while deeper := _fitting(host, forms[form], _harder(seen)[:left]):
+        seen, left = pd.concat([seen, look(deeper)]), left - len(deeper)
+    better = seen.sort_values(['open', 'mixed', 'progress'], ascending=False, kind='stable').head(effort.cells)
     better = better[(better['pass@1'] > 0) & (better['pass@1'] < 1)]
     chosen = []
     if len(better):
         well = _asked(host, forms[form], [Cell.parse(c) for c in seen.index if c in better.index], effort.measure,
-                      2 * HAND, seed=seed, round=3, tick=tick('cells, closely'))
+                      2 * HAND, seed=seed, round=3, tick=tick('cells, closely'), greedy=True)
         close = _cells(well)
         seen.loc[close.index] = close[seen.columns]
         chosen = _choice(seen.loc[close.index])
@@ -255,7 +277,7 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose econom
 def _no(host: Host, form: str, forms: dict[str, Form], lines: list[dict], seen: pd.DataFrame) -> str:
     "One line that says why nothing can be earned, and what comes nearest"
     own, near = next(l for l in lines if l['form'] == form), seen.sort_values(
-        ['mixed', 'pass@1', 'parsed'], ascending=False, kind='stable').iloc[0]
+        ['open', 'mixed', 'pass@1', 'parsed'], ascending=False, kind='stable').iloc[0]
     return (f"expected a host with something to learn, got {host.id}: in its best form, {form} ({forms[form]}), "
             f"{own['parsed']:.0%} of its replies can be read and {seen['pass@1'].mean():.1%} are right in {len(seen)} "
             f"cells; the nearest is {near.name}, {near['parsed']:.0%} read, {near['pass@1']:.1%} right; take another "

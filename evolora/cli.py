@@ -308,7 +308,7 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
     from evolora.evaluation import evaluate
     from evolora.forms import form_named
     from evolora.host import load_host
-    from evolora.tasks import FAMILIES, draw_tasks
+    from evolora.tasks import draw_tasks
     from evolora.training import cells_named
     cells, form = cells_named(families), form_named(form)
     unfinished(out)
@@ -316,11 +316,11 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
     with interruptible(out) as bar:
         def show(trained): bar.reached('learning', min(round(trained.spent.used(match)), most), most)
         made = train(loaded, 'sft', budget=budget, match=match, seed=seed, cells=cells, folder=out, on_update=show)
-    tasks, own = draw_tasks(cells, stream='selection', n=20 * len(cells)), FAMILIES.marks(c.family for c in cells)
+    tasks = draw_tasks(cells, stream='selection', n=20 * len(cells))
     with progress() as bar:
         before, after = (evaluate(model, tasks, who, on_rows=partial(bar.reached, f'asking the {what}')).accuracy
                          for model, who, what in ((loaded, None, 'host'), (made.population, made.best, 'adapter')))
-    made.export(out, match=match, budget=budget, families=families, own=own,
+    made.export(out, match=match, budget=budget, families=families,
                 selection={'host': before, 'adapter': after})
     (out / 'checkpoint.safetensors').unlink()
     print(f'{made.spent.gold} gold answers, {made.spent.gflops:.1f} GFLOPs; of {len(tasks)} selection questions the '

@@ -4,6 +4,7 @@ import os
 from math import comb
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,13 +53,36 @@ def test_candidates_are_easy_and_leave_something_to_measure_with():
 
 
 def test_only_train_questions_are_asked(embedded, monkeypatch):
-    streams, real = set(), module.samples
-    def listening(model, tasks, *args, **how):
-        streams.update(stream_of(t) for t in tasks)
-        return real(model, tasks, *args, **how)
-    monkeypatch.setattr(module, 'samples', listening)
+    heard = {}
+    def listening(name, real):
+        def ask(model, tasks, *args, **how):
+            heard.setdefault(name, set()).update(stream_of(t) for t in tasks)
+            return real(model, tasks, *args, **how)
+        monkeypatch.setattr(module, name, ask)
+    for name in ('samples', 'answer'): listening(name, getattr(module, name))
     calibrate(embedded, cells=SOME, effort=FEW)
-    assert streams == {'train'}
+    assert heard == {'samples': {'train'}, 'answer': {'train'}}
+
+
+def test_what_is_open_is_what_greedy_answers_leave_and_samples_reach():
+    rows = [dict(cell='a:1', task=t, success=s, greedy=g, parsed=True, progress=0., prompt_tokens=1, new_tokens=1,
+                 gflops=1.) for t, hits, g in (('x', 4, True), ('y', 4, False), ('z', 0, False))
+            for s in [True] * hits + [False] * (8 - hits)]
+    line = module._cells(pd.DataFrame(rows)).loc['a:1']
+    assert line.open == pytest.approx((0 + pass_at(4, 8, 4) + 0) / 3) and line.greedy == pytest.approx(1 / 3)
+    assert line.mixed == pytest.approx(2 * mixed(4, 8, 4) / 3) and line['pass@8'] == pytest.approx(2 / 3)
+
+
+def test_cells_that_are_right_greedily_are_not_chosen():
+    table = pd.DataFrame({'mixed': [.9, .5, .5, .1], 'open': [0., .2, .4, .4]}, index=['a:1', 'b:1', 'c:1', 'd:1'])
+    assert module._choice(table) == ['b:1', 'c:1']
+
+
+def test_where_the_hardest_cell_is_easy_the_next_depth_is_tried(embedded):
+    seen = pd.DataFrame({'greedy': {'math:1': 1., 'math:2': 1., 'code.format:1': .5, 'logic.bool:3': 1., 'date.iso:1': 1.}})
+    assert module._harder(seen) == [Cell('math', 3), Cell('date.iso', 2)]      # depth 4 is for the holdout
+    found = calibrate(embedded, cells=SOME, effort=FEW.model_copy(update={'deeper': 5}))
+    assert set(found.table.index) == {str(c) for c in SOME}                    # who names cells gets these
 
 
 def test_no_more_is_asked_than_was_announced(embedded):

@@ -912,6 +912,14 @@ def test_supervision_can_be_given_in_gflops(say):
     assert abs(trained('x')['spent']['learn'] / 3 - 1) < .03
 
 
+def test_an_adapter_of_a_family_that_has_changed_since_is_not_compared(say):
+    assert say('sft', '--gflops', 3, '--families', 'date.iso', '--out', 'x')[0] == 0
+    note = trained('x')
+    assert 'task family date.iso' in note['hashes']
+    Path('x/trained.json').write_text(json.dumps(note | {'hashes': note['hashes'] | {'task family date.iso': 'other'}}))
+    refuses(say, 'holdout', 'x', says='task family date.iso')
+
+
 @pytest.mark.parametrize('arguments, says', [
     (('--examples', 5, '--gflops', 2.), '--gflops'), (('--families', 'maths'), 'maths'),
     (('--families', 'math.multi_step'), 'kept for the holdout'), (('--examples', 0), '--examples'),
