@@ -248,7 +248,7 @@ def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: 
     head, share = (np.array(kept.lengths), kept.shares(encoded, lesson.organelles)[1]) if kept else (0 * new, 0 * new)
     upper = (len(blocks) - min(adapted)) / len(blocks) if kept else 1
     rest = np.array([len(e) for e in encoded]) - head + new - 1
-    above = upper if lesson.continued else 1
+    above = np.array([upper if x is not None else 1 for x in lesson.below or [None] * len(lesson)])
     layers = np.array([meter.forward(int(t), past=int(k), logits=0) for t, k in zip(rest, head)])
     again = np.array([meter.forward(int(k), logits=0) for k in head]) * share * upper if kept else 0 * new
     own = np.array([population.adapter_flops_per_token(id) for id in lesson.organelles]) * (rest + head * share)

@@ -309,7 +309,7 @@ class Beginnings:
     def __init__(self, decoder: Decoder, prefixes: Prefixes,
                  groups: list[tuple[tuple[int, ...], Hashable]], # the first tokens of each group, and who reads them
                  first: int, # block with adapters
-                 arrange: Callable | None = None, # groups -> their adapters; without it no block has any
+                 arrange: Callable | None = None, # groups -> their adapters; without it the first blocks are all
                  chunk: int = 1024): # tokens in one pass
         kept = {ids: prefixes.of(decoder, ids, first) for ids in dict.fromkeys(ids for ids, _ in groups)}
         readers = {reader: groups.index(reader) for reader in dict.fromkeys(groups)}
@@ -320,7 +320,7 @@ class Beginnings:
                       index({reader: i for i, reader in enumerate(readers)}, groups))
         self.keys, self.values = ([_upright([getattr(p, half)[i] for p in kept.values()], self.size)
                                    for i in range(first)] for half in ('keys', 'values'))
-        if first < len(decoder.layers): self._read(decoder, [(kept[ids].x, g) for (ids, _), g in readers.items()],
+        if arrange and first < len(decoder.layers): self._read(decoder, [(kept[ids].x, g) for (ids, _), g in readers.items()],
                                                    arrange, max(1, chunk // self.size))
 
     def _tensor(self, values: list) -> torch.Tensor: return torch.tensor(values, device=self.device)

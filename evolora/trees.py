@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .decoder import Decoder, reads_whole
-from .generation import Below, groups_of
+from .decoder import Beginnings, Decoder, Rest, reads_whole
+from .generation import Below, Kept, groups_of
 from .host import check_room
 from .organelles import Population
 
@@ -47,11 +47,6 @@ class Lesson:
         pick = lambda column: [column[i] for i in rows]
         return Lesson(pick(self.prompts), pick(self.answers), pick(self.organelles), self.advantage[list(rows)],
                       self.temperature, self.below and pick(self.below))
-
-    @property
-    def continued(self) -> bool:
-        "Whether every answer can be gone on from where play was left"
-        return bool(self.below) and all(x is not None for x in self.below)
 
 # %% ../nbs/02_trees.ipynb #12d959f1
 @dataclass
@@ -116,12 +111,36 @@ def _packed(trees: Sequence[_Tree], owner: Sequence[int], device, begin: int = 0
 # %% ../nbs/02_trees.ipynb #4ed1b6a5
 LONGEST = 1024      # tokens of a tree with a shared beginning: attention grows with the square
 
-def _continued(population: Population, lesson: Lesson, encoded: list[list[int]]) -> tuple[list[tuple[_Tree, int]], int]:
-    "Trees that go on from what play has kept, each with a row of its owner, and the block where they begin"
+def _below(decoder: Decoder, kept: Kept, begin: int, encoded: list[list[int]], answers: list[list[int]],
+           chunk: int) -> list[Below]:
+    "What comes into block `begin` of answers that play has not noted: gold ones, and those of others"
+    rest = [ids[n:] + list(a[:-1]) for ids, a, n in zip(encoded, answers, kept.lengths)]
+    found, order = [None] * len(rest), sorted(range(len(rest)), key=lambda i: len(rest[i]))
+    while order:
+        size = len(rest[order[-1]])
+        order, batch = order[:-(n := max(1, chunk // size))], order[-n:]
+        begun = Beginnings(decoder, kept.prefixes, [(tuple(encoded[i][:kept.lengths[i]]), None) for i in batch], begin)
+        device, at = begun.device, torch.arange(size, device=begun.device)
+        ids = torch.tensor([[*rest[i], *[0] * (size - len(rest[i]))] for i in batch], device=device)
+        turn = {k: r[begun.lengths[:, None] + at][:, :, None] for k, r in decoder.rotations(begun.size + size).items()}
+        x = decoder.run(ids, turn, Rest(begun, range(len(batch)), size), end=begin).view(*ids.shape, -1)
+        for own, i in zip(x, batch):
+            asked = len(encoded[i]) - kept.lengths[i]
+            found[i] = Below(own[:asked], own[asked:len(rest[i])])
+    return found
+
+@torch.no_grad()
+def _continued(population: Population, lesson: Lesson, encoded: list[list[int]], kept: Kept, chunk: int
+              ) -> tuple[list[tuple[_Tree, int]], int]:
+    "Trees that go on from beginnings that are kept, each with a row of its owner, and the block where they begin"
     host = population.host
-    kept = host.kept(lesson.prompts, encoded, max(map(len, lesson.answers)))
     decoder = Decoder(host.model)
     begin, found = decoder.first(population.shapes), {}
+    below = list(lesson.below or [None] * len(lesson))
+    if new := [i for i, x in enumerate(below) if x is None]:
+        pick = lambda column: [column[i] for i in new]
+        for i, x in zip(new, _below(decoder, Kept(pick(kept.lengths), kept.prefixes), begin, pick(encoded),
+                                    pick(lesson.answers), chunk)): below[i] = x
     for rows in groups_of(encoded, lesson.organelles):
         i = rows[0]
         found.setdefault((lesson.organelles[i], tuple(encoded[i][:kept.lengths[i]])), []).append(rows)
@@ -131,8 +150,7 @@ def _continued(population: Population, lesson: Lesson, encoded: list[list[int]])
         for rows in [*groups, None]:
             more = 0 if rows is None else len(encoded[rows[0]]) - len(head) + sum(len(lesson.answers[i]) for i in rows)
             if some and (rows is None or size + more > LONGEST):
-                stream = [trunk, *(x for own in some for x in (lesson.below[own[0]].prompt,
-                                                               *(lesson.below[i].answer for i in own)))]
+                stream = [trunk, *(x for own in some for x in (below[own[0]].prompt, *(below[i].answer for i in own)))]
                 questions = [(encoded[own[0]][len(head):], {i: lesson.answers[i] for i in own}) for own in some]
                 trees.append((_tree(head, questions, stream), some[0][0]))
                 some, size = [], len(head)
@@ -150,7 +168,8 @@ def plant(population: Population, lesson: Lesson, *, chunk: int = 8192) -> Itera
     encoded, begin = population.host.encode(lesson.prompts), 0
     check_room(population.host, lesson.prompts, encoded, [len(a) for a in lesson.answers])
     place = {id: i for i, id in enumerate(dict.fromkeys(lesson.organelles))}
-    if lesson.continued: grown, begin = _continued(population, lesson, encoded)
+    kept = population.host.kept(lesson.prompts, encoded, max(map(len, lesson.answers)))
+    if kept: grown, begin = _continued(population, lesson, encoded, kept, chunk)
     else: grown = [(_tree(encoded[g[0]], [((), {i: lesson.answers[i] for i in g})]), g[0])
                    for g in _groups(population, encoded, lesson.organelles)]
     batch = []

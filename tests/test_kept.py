@@ -96,16 +96,19 @@ def test_directions_are_those_of_texts_that_are_read_whole(architecture, blocks,
     prompts, who = prompts[:24], who[:24]
     made = population.generate(prompts, who, max_new_tokens=6, below=True)
     advantage = stream(0, purpose='advantage').standard_normal(24)
-    read = Lesson(prompts, made.tokens, who, advantage)
+    given = Lesson(prompts, made.tokens, who, advantage)
     short = Lesson(prompts, made.tokens, who, advantage, below=made.below)
-    assert short.continued and not read.continued
+    mixed = Lesson(prompts, made.tokens, who, advantage, below=[x if i % 3 else None for i, x in enumerate(made.below)])
     if rule == 'node':      # noise is drawn a token, and the tokens are others: only that it works can be asked
         found = credit(population, short, rule, rng=stream(0, purpose='node'))
         assert found.flat().isfinite().all() and found.flat().any()
         return
-    one, other = credit(population, read, rule), credit(population, short, rule)
-    assert torch.allclose(one.flat(), other.flat(), atol=2e-4 * one.flat().abs().max().item())
-    assert one.flat().abs().max() > 1e-3
+    others = [credit(population, lesson, rule).flat() for lesson in (short, given, mixed)]
+    population.host.keeps = False
+    assert all(t.begin == 0 and t.stream is None for t in plant(population, given))
+    one = credit(population, given, rule).flat()
+    assert all(torch.allclose(one, other, atol=2e-4 * one.abs().max().item()) for other in others)
+    assert one.abs().max() > 1e-3
 
 
 def settled(population):
@@ -127,7 +130,7 @@ def test_trees_begin_at_the_first_adapted_block_and_share_their_trunk():
     assert sorted(r for t in trees for r in set(t.rows.tolist())) == list(range(24))
 
 
-def test_a_lesson_of_which_one_row_was_not_kept_is_read_whole():
+def test_a_lesson_with_a_free_question_is_read_whole():
     population = grown()
     prompts, who = asked(population)
     made = population.generate(prompts[:4], who[:4], max_new_tokens=4, below=True)
@@ -160,6 +163,17 @@ def test_readers_share_what_lies_below_their_adapters():
     alone = population.generate(prompts, ['o1'] * 4, max_new_tokens=4, temperature=0).flops.sum()
     both = population.generate(prompts * 2, ['o1'] * 4 + ['o2'] * 4, max_new_tokens=4, temperature=0)
     assert both.flops[:4].sum() < alone
+
+
+@pytest.mark.parametrize('chunk', (40, 8192))
+def test_what_was_given_begins_where_play_would_have_left_it(chunk):
+    population = grown(blocks=1)
+    prompts, who = asked(population)
+    made = population.generate(prompts[:24], who[:24], max_new_tokens=6, below=True)
+    short, given = (Lesson(prompts[:24], made.tokens, who[:24], np.ones(24), below=b) for b in (made.below, None))
+    for a, b in zip(plant(population, short, chunk=chunk), plant(population, given, chunk=chunk), strict=True):
+        assert torch.equal(a.ids, b.ids) and a.begin == b.begin > 0
+        assert torch.allclose(a.stream, b.stream, atol=1e-5)
 
 
 def test_learning_costs_less_when_play_was_kept():
