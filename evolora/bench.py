@@ -266,8 +266,8 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
         equal = real.equal_answers(asked, cells, n=4 if quick else 48)
         difference = real.peft_difference(asked, cells)
         if found and not quick:
-            forecast = calibration.rehearse(loaded, real.Settings.of(found).config())
-            ecology = Ecology(loaded, real.Settings.of(found).config(), seed=1)
+            config = real.of_answers(real.Settings.of(found).config(), 128)
+            forecast, ecology = calibration.rehearse(loaded, config), Ecology(loaded, config, seed=1)
             job = bar.add_task('living', total=6)
             for _ in range(6):
                 seconds.append(ecology.step().timing['seconds'])

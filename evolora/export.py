@@ -130,7 +130,7 @@ def _accuracy(adapter: Evaluation, host: Evaluation) -> str:
     gap = compare(adapter, host).loc['overall']
     return (_table(['family', 'questions', 'this adapter', 'the bare host'], rows) +
             f'\n\nAgainst the host, paired: {gap.difference:+.3f} ({gap.low:+.3f} to {gap.high:+.3f}). '
-            'Intervals are 95 %; greedy answers, strictly graded.')
+            'Intervals are 95 %; greedy answers, and what counts of a reply is graded strictly.')
 
 def _loading(host: Host) -> tuple[str, str, str]:
     "The lines that say where the weights are, and what the tokenizer and the model are loaded with"

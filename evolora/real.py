@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['STEPS', 'PROSE', 'ORDINARY', 'ARMS', 'without_keeping', 'kept_speed', 'equal_answers', 'lively', 'peft_difference',
-           'write_hopeless', 'refused', 'Settings', 'arms', 'harm', 'marks_of', 'run_arm', 'experiment', 'tune',
-           'write_results', 'read_results', 'accuracy_of', 'summary', 'real_targets']
+           'write_hopeless', 'refused', 'Settings', 'of_answers', 'arms', 'harm', 'marks_of', 'run_arm', 'experiment',
+           'tune', 'restore', 'write_results', 'read_results', 'accuracy_of', 'summary', 'real_targets']
 
 # %% ../nbs/19_real.ipynb #edfeb546
 import json
@@ -28,7 +28,7 @@ from .baselines import train
 from .benchmarks import alternate, target
 from .calibration import Calibration, Forecast
 from .chronicle import hashes_of
-from .configuration import changed_config, load_config
+from .configuration import EcologyConfig, changed_config, load_config
 from .ecology import Ecology
 from .evaluation import Evaluation, answer, everyone
 from .files import write_whole
@@ -136,7 +136,7 @@ def refused(host: str | Path, folder: Path) -> dict:
     return {'exit': done.returncode, 'lines': len(said), 'said': said[-1] if said else '', 'folder': out.exists()}
 
 # %% ../nbs/19_real.ipynb #880fd94a
-STEPS = {'ecology': .005, 'single': .005, 'rft': .005, 'sft': .005}         # chosen by `tune`
+STEPS = {'single': .004, 'rft': .004, 'sft': .004}      # chosen by `tune`; the ecology's is the preset's
 
 class Settings(BaseModel):
     "What all lives of the experiment share"
@@ -148,7 +148,7 @@ class Settings(BaseModel):
     generations: int = Field(20, ge=1)
     questions: int = Field(24, ge=1, description='of each cell, in the exam')
     routing: int = Field(4, ge=1, description='selection questions of each cell that the router is fitted on')
-    steps: dict[str, float] = Field(STEPS, description='how far an update goes, of each arm')
+    steps: dict[str, float] = Field(STEPS, description='how far an update goes, of each rival')
     exam: Literal['holdout', 'selection'] = Field('holdout', description='selection: for tuning')
     budget: float | None = Field(None, gt=0, description="GFLOPs of the rivals; null: what the seed's ecology has used")
 
@@ -158,8 +158,13 @@ class Settings(BaseModel):
 
     def config(self):
         "The ecology that lives"
-        return changed_config(load_config('real'), self.changes | {
-            'form': self.form.model_dump(), 'cells': self.cells, 'plasticity': {'step': self.steps['ecology']}})
+        return changed_config(load_config('real'), self.changes | {'form': self.form.model_dump(), 'cells': self.cells})
+
+def of_answers(config: EcologyConfig, n: int) -> EcologyConfig:
+    "The same life with generations of up to n answers"
+    share = n / config.curriculum.max_rows
+    return changed_config(config, {'curriculum': {'budget': share * config.curriculum.budget, 'budget_max': n,
+                                                  'max_rows': n}})
 
 def arms(settings: Settings) -> dict[str, Condition]:
     "The rivals that train one adapter"
@@ -169,9 +174,9 @@ def arms(settings: Settings) -> dict[str, Condition]:
         rule = real.plasticity.model_copy(update={'step': settings.steps[name]} | probe)
         return Condition(name=name, what=what, rank=real.rank, blocks=real.blocks, plasticity=rule, **how)
     return {a.name: a for a in (
-        arm('single', 'one adapter by the same rule', source='reward', tasks=32, copies=4),
-        arm('rft', 'its own right answers', source='right', tasks=32, copies=4),
-        arm('sft', 'gold answers', source='gold', tasks=128, copies=1))}
+        arm('single', 'one adapter by the same rule', source='reward', tasks=16, copies=4),
+        arm('rft', 'its own right answers', source='right', tasks=16, copies=4),
+        arm('sft', 'gold answers', source='gold', tasks=64, copies=1))}
 
 # %% ../nbs/19_real.ipynb #4df15e5b
 PROSE = (
@@ -238,9 +243,10 @@ def _live(host: Host, settings: Settings, seed: int, generations: int) -> tuple[
 
 def _path(folder: str | Path, arm: str, seed: int) -> Path: return Path(folder) / 'cells' / f'{arm}-{seed}.json'
 
-def marks_of(host: Host, settings: Settings) -> dict[str, str]:
-    "Hashes of all that a life depends on, but its arm and seed"
-    return hashes_of(host) | {'settings': config_hash(settings.model_dump(mode='json')),
+def marks_of(host: Host, settings: Settings, arm: str) -> dict[str, str]:
+    "Hashes of all that a life depends on, but its seed"
+    own = settings.model_copy(update={'steps': {k: x for k, x in settings.steps.items() if k == arm}})
+    return hashes_of(host) | {'settings': config_hash(own.model_dump(mode='json')),
                               'config': config_hash(settings.config().model_dump())} | settings.config().own_parts
 
 def run_arm(folder: str | Path, settings: Settings, arm: str, seed: int) -> dict:
@@ -261,7 +267,7 @@ def run_arm(folder: str | Path, settings: Settings, arm: str, seed: int) -> dict
         best, more = who, {'gflops': trained.spent.gflops}
     scored, hurt = _exam(model, settings, who), harm(model, best, base['answers'])
     own = scored.answers.groupby('family', sort=False).success
-    cell = dict(format=1, condition=arm, seed=seed, hashes=marks_of(host, settings), gflops=0.) | more | dict(
+    cell = dict(format=1, condition=arm, seed=seed, hashes=marks_of(host, settings, arm), gflops=0.) | more | dict(
         ways={'first': {'id': {'families': {f: [int(own.sum()[f]), int(n)] for f, n in own.size().items()},
                                'bits': packed(scored.answers.success)}}},
         parsed=scored.parse_rate, loss=hurt['loss'], loss_before=base['loss'], changed=hurt['changed'],
@@ -278,8 +284,8 @@ def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, 
                say: Callable[[str], None] = print) -> list[dict]:
     "Make the cells that are missing, the ecology of a seed before its rivals; ValueError for cells of other settings"
     host = load_host(settings.host, threads=1).in_form(settings.form)
-    wanted, cells = marks_of(host, settings), read_cells(folder) if Path(folder).exists() else []
-    if other := [c for c in cells if c['hashes'] != wanted]:
+    cells = read_cells(folder) if Path(folder).exists() else []
+    if other := [c for c in cells if c['hashes'] != marks_of(host, settings, c['condition'])]:
         raise ValueError(f"{folder} holds a cell {other[0]['condition']}-{other[0]['seed']} of another host, task, "
                          "form or settings; name a new folder")
     known = {(c['condition'], c['seed']) for c in cells}
@@ -292,25 +298,36 @@ def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, 
                       f"{cell['seconds']:.0f} s")
     return read_cells(folder)
 
-def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budget: float, generations: int = 10,
+def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budget: float, # GFLOPs of each rival
+         generations: int, # of the ecology
          seed: int = 100, jobs: int = 2, say: Callable[[str], None] = print) -> pd.DataFrame:
-    "Every arm at every step, at equal FLOPs, examined on selection questions; a row an arm, a column a step"
-    work, found = [], {}
-    for arm in ('ecology', 'single', 'rft', 'sft'):
+    "Every arm at every step, examined on selection questions: a row a trial; trials that are in the folder are kept"
+    work, rows = {}, []
+    for arm in ARMS[1:]:
         for step in steps:
-            own = settings.model_copy(update=dict(steps=dict.fromkeys(STEPS, step), exam='selection', budget=budget,
-                                                  generations=generations))
-            place = Path(folder) / f'step-{step:g}'
-            path = _path(place, arm, seed)
-            if path.exists(): found[arm, step] = accuracy_of(json.loads(path.read_text()))
-            else: work.append((place, own, arm, seed))
-    for (place, _, arm, _), cell in each(run_arm, work, jobs=jobs):
-        if isinstance(cell, ValueError): say(f'{arm}, {place.name} FAILED: {cell}')
-        else:
-            found[arm, float(place.name.removeprefix('step-'))] = accuracy_of(cell)
-            say(f"{arm}, {place.name}: {accuracy_of(cell):.1%} of selection, {cell['gflops']:.0f} GFLOPs, prose "
-                f"{cell['loss'] - cell['loss_before']:+.3f}, {cell['changed']:.0%} changed, {cell['seconds']:.0f} s")
-    return pd.Series(found).unstack().reindex(['ecology', 'single', 'rft', 'sft'])
+            own = settings.model_copy(update=dict(
+                changes=settings.changes | {'plasticity': {'step': step}}, steps=dict.fromkeys(STEPS, step),
+                exam='selection', budget=budget, generations=generations))
+            work[arm, step] = (Path(folder) / f'step-{step:g}', own, arm, seed)
+    missing = [w for w in work.values() if not _path(w[0], *w[2:]).exists()]
+    for (place, _, arm, _), cell in each(run_arm, missing, jobs=jobs):
+        say(f'{arm}, {place.name}: ' + (f'FAILED: {cell}' if isinstance(cell, ValueError) else
+                                        f"{accuracy_of(cell):.1%} of selection, {cell['seconds']:.0f} s"))
+    for (arm, step), (place, *_) in work.items():
+        if (path := _path(place, arm, seed)).exists():
+            cell = json.loads(path.read_text())
+            rows.append({'arm': arm, 'step': step, 'selection': accuracy_of(cell), 'GFLOPs': round(cell['gflops']),
+                         'prose': cell['loss'] - cell['loss_before'], 'changed': cell['changed']})
+    return pd.DataFrame(rows)
+
+def restore(path: str | Path, folder: str | Path) -> int:
+    "Put the lives of a file of results back into a folder, to go on from; returns how many"
+    rows = read_results(path)
+    for cell in rows:
+        own = _path(folder, cell['condition'], cell['seed'])
+        own.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(own, json.dumps(cell, allow_nan=False) + '\n')
+    return len(rows)
 
 def write_results(folder: str | Path, path: str | Path) -> Path:
     "All lives of a folder in one file of JSON lines, to commit"
@@ -323,7 +340,8 @@ def read_results(path: str | Path) -> list[dict]:
     for i, line in enumerate(Path(path).read_text(encoding='utf-8').splitlines(), 1):
         try: cell = json.loads(line)
         except ValueError: cell = None
-        if not isinstance(cell, dict) or cell.get('format') != 1 or not {'ways', 'hashes', 'seed'} <= set(cell):
+        if not (isinstance(cell, dict) and cell.get('format') == 1 and {'ways', 'hashes'} <= set(cell)
+                and cell.get('condition') in ARMS and type(cell.get('seed')) is int):
             raise ValueError(f"{path}, line {i}: expected a life of the experiment, got {line[:60]!r}")
         rows.append(cell)
     return rows

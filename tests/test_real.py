@@ -1,0 +1,110 @@
+"""The experiment on a real host, lived on the embedded one: what it counts, keeps, refuses and adds up."""
+import json
+
+import pandas as pd
+import pytest
+
+from evolora import real
+from evolora.forms import Form
+from evolora.learning import read_cells
+
+CELLS = ['string.sort:1', 'json_repair:1']
+PRICES = {'economy': {'price_gflop': .5, 'price_token': .01}, 'max_new_tokens': 24}
+
+
+def settings(**more):
+    return real.Settings(**dict(host='embedded', form=Form(), cells=CELLS, changes=PRICES, generations=2, questions=6,
+                                routing=2) | more)
+
+
+@pytest.fixture(scope='module')
+def lived(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('real')
+    return folder, real.experiment(folder, settings(), (1, 2), jobs=1, say=lambda line: None)
+
+
+def of(cells, arm, seed): return next(c for c in cells if (c['condition'], c['seed']) == (arm, seed))
+
+
+def test_every_arm_lives_once_a_seed_and_the_frozen_host_once(lived):
+    found = sorted((c['condition'], c['seed']) for c in lived[1])
+    assert found == sorted([('frozen', 1), *((a, s) for a in real.ARMS[1:] for s in (1, 2))])
+    table = real.summary(lived[1])
+    assert list(table.index) == list(real.ARMS) and table.seeds['frozen'] == 1 and (table.seeds[1:] == 2).all()
+
+
+def test_rivals_get_what_the_ecology_of_their_seed_has_used(lived):
+    for arm in ('single', 'rft', 'sft'):
+        for seed in (1, 2):
+            budget = of(lived[1], 'ecology', seed)['gflops']
+            assert .8 * budget < of(lived[1], arm, seed)['gflops'] < 1.2 * budget
+    assert of(lived[1], 'frozen', 1)['gflops'] == 0 and of(lived[1], 'frozen', 1)['changed'] == 0
+
+
+def test_the_same_seed_is_the_same_life(lived, tmp_path):
+    again = real.run_arm(tmp_path, settings(), 'ecology', 1)
+    timing = {'seconds', 'generation_seconds'}
+    strip = lambda c: {k: x for k, x in c.items() if k not in timing}
+    assert strip(json.loads(json.dumps(again))) == strip(of(lived[1], 'ecology', 1))
+
+
+def test_what_is_there_is_not_lived_again_and_other_settings_are_refused(lived, monkeypatch):
+    folder, cells = lived
+    monkeypatch.setattr(real, 'run_arm', lambda *work: pytest.fail('it was lived again'))
+    assert len(real.experiment(folder, settings(), (1, 2), jobs=1)) == len(cells)
+    for other in (settings(generations=3), settings(cells=CELLS[:1]), settings(steps=real.STEPS | {'sft': .5})):
+        with pytest.raises(ValueError, match='name a new folder'): real.experiment(folder, other, (1, 2), jobs=1)
+
+
+def test_a_life_does_not_depend_on_the_steps_of_its_rivals(lived, tmp_path):
+    cells = [c for c in lived[1] if c['condition'] != 'sft']
+    real.write_results(lived[0], tmp_path / 'all.jsonl')
+    lines = [line for line in (tmp_path / 'all.jsonl').read_text().splitlines() if '"condition": "sft"' not in line]
+    (tmp_path / 'some.jsonl').write_text('\n'.join(lines) + '\n')
+    assert real.restore(tmp_path / 'some.jsonl', tmp_path / 'back') == len(cells)
+    other = settings(steps=real.STEPS | {'sft': .5})
+    assert len(real.experiment(tmp_path / 'back', other, (1, 2), names=real.ARMS[:-1], jobs=1)) == len(cells)
+
+
+def test_results_go_into_a_file_and_back_unchanged(lived, tmp_path):
+    folder, cells = lived
+    path = real.write_results(folder, tmp_path / 'real.jsonl')
+    real.restore(path, tmp_path / 'back')
+    key = lambda c: (c['condition'], c['seed'])
+    assert sorted(read_cells(tmp_path / 'back'), key=key) == sorted(cells, key=key)
+    assert real.summary(real.read_results(path)).equals(real.summary(cells))
+
+
+@pytest.mark.parametrize('damage', ('', '{', '[]', '{"format": 1}', 'arm', 'seed'))
+def test_a_damaged_line_is_named_and_nothing_is_written(lived, tmp_path, damage):
+    path = real.write_results(lived[0], tmp_path / 'real.jsonl')
+    first, *rest = path.read_text().splitlines()
+    other = {'arm': json.loads(first) | {'condition': '../../x'}, 'seed': json.loads(first) | {'seed': '/x'}}
+    path.write_text('\n'.join([first, json.dumps(other[damage]) if damage in other else damage, *rest]) + '\n')
+    with pytest.raises(ValueError, match='line 2: expected a life'): real.restore(path, tmp_path / 'back')
+    assert not (tmp_path / 'back').exists()
+
+
+def test_every_arm_is_tuned_by_equal_trials_on_selection_questions(tmp_path, monkeypatch):
+    asked, draw = set(), real.draw_tasks
+    monkeypatch.setattr(real, 'draw_tasks', lambda *a, stream, **k: (asked.add(stream), draw(*a, stream=stream, **k))[1])
+    how = dict(steps=(.002, .02), budget=3., generations=1, jobs=1)
+    table = real.tune(tmp_path, settings(), how.pop('steps'), **how, say=lambda line: None)
+    assert asked == {'selection'}
+    assert table.groupby('arm').size().to_dict() == dict.fromkeys(real.ARMS[1:], 2)
+    assert table[table.arm != 'ecology'].GFLOPs.between(2, 4).all()
+    monkeypatch.setattr(real, 'run_arm', lambda *work: pytest.fail('a trial was lived again'))
+    assert real.tune(tmp_path, settings(), (.002, .02), **how, say=lambda line: None).equals(table)
+
+
+def test_a_generation_of_other_size():
+    config = real.of_answers(settings().config(), 128)
+    assert config.curriculum.max_rows == config.curriculum.budget_max == 128
+    assert config.curriculum.budget == 128 / settings().config().curriculum.max_rows * settings().config().curriculum.budget
+
+
+def test_what_was_not_measured_is_no_target_met():
+    equal = pd.DataFrame({'kept': [True], 'whole': [True], 'margin': [1.], 'sure': [True]})
+    rows = real.real_targets(None, {'questions': 16, 'ratios': [9.]}, equal, 0., [], [], None, [])
+    measured = {r['name'] for r in rows if r['met'] is not None}
+    assert measured == {'sure greedy answers unlike those of transformers', 'largest difference to peft, log-probability'}
