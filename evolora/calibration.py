@@ -28,7 +28,7 @@ from .fetch import cache_folder
 from .files import parse_json, write_whole
 from .forms import FORMS, Form
 from .host import Host
-from .tasks import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, draw_tasks, family_hash
+from .tasks import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, draw_tasks, family_hash
 
 # %% ../nbs/15_calibration.ipynb #a75be06b
 def pass_at(k: int, n: int, right: int) -> float:
@@ -117,7 +117,8 @@ def _cells(answers: pd.DataFrame) -> pd.DataFrame:
                           'progress': own.progress.mean(),
                           'prompt': own.prompt_tokens.mean(), 'new': own.new_tokens.mean(),
                           'gflops': own.gflops.mean()})
-    return pd.DataFrame({cell: line(own) for cell, own in answers.groupby('cell', sort=False)}).T.rename_axis('cell')
+    table = pd.DataFrame({cell: line(own) for cell, own in answers.groupby('cell', sort=False)}).T.rename_axis('cell')
+    return table.assign(chance=[chance(Cell.parse(c)) for c in table.index])
 
 def _harder(seen: pd.DataFrame) -> list[Cell]:
     "The next depth of every family whose hardest cell so far is answered right greedily, as far as one may train"
@@ -126,7 +127,7 @@ def _harder(seen: pd.DataFrame) -> list[Cell]:
             if seen.at[str(c), 'greedy'] > .5 and c.depth + 1 < OOD_DEPTH]
 
 # %% ../nbs/15_calibration.ipynb #c8b704d2
-_FORMAT = 1
+_FORMAT = 2
 
 class Calibration(BaseModel):
     "What was measured of a host, and the settings that follow"
@@ -169,8 +170,8 @@ MOST, ALIKE = 12, 2 # cells that are chosen, and of one family
 
 def _choice(table: pd.DataFrame) -> list[str]:
     "The cells in which learning has most to add to greedy answers, few of a family"
-    good = table[(table.mixed >= LEAST) & (table.open > 0)].sort_values('open', ascending=False, kind='stable')
-    taken = {}
+    good = table[(table.mixed >= LEAST) & (table.open > 0) & (table['pass@1'] > table.chance)]
+    good, taken = good.sort_values('open', ascending=False, kind='stable'), {}
     for cell in good.index:
         own = taken.setdefault(cell.rpartition(':')[0], [])
         if len(own) < ALIKE and sum(map(len, taken.values())) < MOST: own.append(cell)

@@ -320,8 +320,9 @@ class Beginnings:
                       index({reader: i for i, reader in enumerate(readers)}, groups))
         self.keys, self.values = ([_upright([getattr(p, half)[i] for p in kept.values()], self.size)
                                    for i in range(first)] for half in ('keys', 'values'))
-        if arrange and first < len(decoder.layers): self._read(decoder, [(kept[ids].x, g) for (ids, _), g in readers.items()],
-                                                   arrange, max(1, chunk // self.size))
+        if arrange and first < len(decoder.layers):
+            self._read(decoder, [(kept[ids].x, g) for (ids, _), g in readers.items()], arrange,
+                       max(1, chunk // self.size))
 
     def _tensor(self, values: list) -> torch.Tensor: return torch.tensor(values, device=self.device)
 

@@ -68,18 +68,20 @@ def test_what_is_open_is_what_greedy_answers_leave_and_samples_reach():
     rows = [dict(cell='a:1', task=t, success=s, greedy=g, parsed=True, progress=0., prompt_tokens=1, new_tokens=1,
                  gflops=1.) for t, hits, g in (('x', 4, True), ('y', 4, False), ('z', 0, False))
             for s in [True] * hits + [False] * (8 - hits)]
-    line = module._cells(pd.DataFrame(rows)).loc['a:1']
+    line = module._cells(pd.DataFrame(rows).assign(cell='math:1')).loc['math:1']
     assert line.open == pytest.approx((0 + pass_at(4, 8, 4) + 0) / 3) and line.greedy == pytest.approx(1 / 3)
     assert line.mixed == pytest.approx(2 * mixed(4, 8, 4) / 3) and line['pass@8'] == pytest.approx(2 / 3)
 
 
-def test_cells_that_are_right_greedily_are_not_chosen():
-    table = pd.DataFrame({'mixed': [.9, .5, .5, .1], 'open': [0., .2, .4, .4]}, index=['a:1', 'b:1', 'c:1', 'd:1'])
+def test_cells_that_are_right_greedily_or_by_guessing_are_not_chosen():
+    table = pd.DataFrame({'mixed': [.9, .5, .5, .1, .5], 'open': [0., .2, .4, .4, .4], 'pass@1': .3,
+                          'chance': [0., .1, .2, .1, .33]}, index=['a:1', 'b:1', 'c:1', 'd:1', 'e:1'])
     assert module._choice(table) == ['b:1', 'c:1']
 
 
 def test_where_the_hardest_cell_is_easy_the_next_depth_is_tried(embedded):
-    seen = pd.DataFrame({'greedy': {'math:1': 1., 'math:2': 1., 'code.format:1': .5, 'logic.bool:3': 1., 'date.iso:1': 1.}})
+    seen = pd.DataFrame({'greedy': {'math:1': 1., 'math:2': 1., 'code.format:1': .5, 'logic.bool:3': 1.,
+                                    'date.iso:1': 1.}})
     assert module._harder(seen) == [Cell('math', 3), Cell('date.iso', 2)]      # depth 4 is for the holdout
     found = calibrate(embedded, cells=SOME, effort=FEW.model_copy(update={'deeper': 5}))
     assert set(found.table.index) == {str(c) for c in SOME}                    # who names cells gets these

@@ -79,7 +79,8 @@ def test_results_go_into_a_file_and_back_unchanged(lived, tmp_path):
 def test_a_damaged_line_is_named_and_nothing_is_written(lived, tmp_path, damage):
     path = real.write_results(lived[0], tmp_path / 'real.jsonl')
     first, *rest = path.read_text().splitlines()
-    other = {'arm': json.loads(first) | {'condition': '../../x'}, 'seed': json.loads(first) | {'seed': '/x'}}
+    cell = json.loads(first)
+    other = {'arm': cell | {'condition': '../../x'}, 'seed': cell | {'seed': '/x'}}
     path.write_text('\n'.join([first, json.dumps(other[damage]) if damage in other else damage, *rest]) + '\n')
     with pytest.raises(ValueError, match='line 2: expected a life'): real.restore(path, tmp_path / 'back')
     assert not (tmp_path / 'back').exists()
@@ -87,7 +88,10 @@ def test_a_damaged_line_is_named_and_nothing_is_written(lived, tmp_path, damage)
 
 def test_every_arm_is_tuned_by_equal_trials_on_selection_questions(tmp_path, monkeypatch):
     asked, draw = set(), real.draw_tasks
-    monkeypatch.setattr(real, 'draw_tasks', lambda *a, stream, **k: (asked.add(stream), draw(*a, stream=stream, **k))[1])
+    def listening(*cells, stream, **how):
+        asked.add(stream)
+        return draw(*cells, stream=stream, **how)
+    monkeypatch.setattr(real, 'draw_tasks', listening)
     how = dict(steps=(.002, .02), budget=3., generations=1, jobs=1)
     table = real.tune(tmp_path, settings(), how.pop('steps'), **how, say=lambda line: None)
     assert asked == {'selection'}
@@ -98,13 +102,14 @@ def test_every_arm_is_tuned_by_equal_trials_on_selection_questions(tmp_path, mon
 
 
 def test_a_generation_of_other_size():
-    config = real.of_answers(settings().config(), 128)
-    assert config.curriculum.max_rows == config.curriculum.budget_max == 128
-    assert config.curriculum.budget == 128 / settings().config().curriculum.max_rows * settings().config().curriculum.budget
+    usual, larger = (c.curriculum for c in (settings().config(), real.of_answers(settings().config(), 128)))
+    assert larger.max_rows == larger.budget_max == 128
+    assert larger.budget == usual.budget * 128 / usual.max_rows
 
 
 def test_what_was_not_measured_is_no_target_met():
     equal = pd.DataFrame({'kept': [True], 'whole': [True], 'margin': [1.], 'sure': [True]})
     rows = real.real_targets(None, {'questions': 16, 'ratios': [9.]}, equal, 0., [], [], None, [])
     measured = {r['name'] for r in rows if r['met'] is not None}
-    assert measured == {'sure greedy answers unlike those of transformers', 'largest difference to peft, log-probability'}
+    assert measured == {'sure greedy answers unlike those of transformers',
+                        'largest difference to peft, log-probability'}
