@@ -1102,7 +1102,7 @@ def test_a_family_of_ones_own_is_supervised_like_any_other(here, tmp_path):
     pupil = ['sft', '--host', host, '--examples', 12, '--families', 'string.reverse,math', '--out', 'pupil']
     code, out, err = command('--parts', 'mine.py', *pupil)
     assert code == 0 and 'of 120 selection questions' in out, err        # twenty for each of six cells
-    assert list(trained('pupil')['own']) == ['task family string.reverse']
+    assert 'task family string.reverse' in trained('pupil')['hashes']
     code, out, err = command(*pupil[:-1], 'other')
     assert code == 2 and 'register_family' in err and err.count('\n') == 1
     code, out, err = command('--parts', 'mine.py', *pupil[:-1], 'other', '--families', 'math.multi_step')
