@@ -301,14 +301,17 @@ def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, 
 def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budget: float, # GFLOPs of each rival
          generations: int, # of the ecology
          seed: int = 100, jobs: int = 2, say: Callable[[str], None] = print) -> pd.DataFrame:
-    "Every arm at every step, examined on selection questions: a row a trial; trials that are in the folder are kept"
-    work, rows = {}, []
+    "Every arm at every step, examined on selection questions: a row a trial; ValueError for trials of other settings"
+    host, work, rows = load_host(settings.host, threads=1).in_form(settings.form), {}, []
     for arm in ARMS[1:]:
         for step in steps:
             own = settings.model_copy(update=dict(
                 changes=settings.changes | {'plasticity': {'step': step}}, steps=dict.fromkeys(STEPS, step),
                 exam='selection', budget=budget, generations=generations))
-            work[arm, step] = (Path(folder) / f'step-{step:g}', own, arm, seed)
+            work[arm, step] = (place := Path(folder) / f'step-{step:g}', own, arm, seed)
+            path = _path(place, arm, seed)
+            if path.exists() and json.loads(path.read_text())['hashes'] != marks_of(host, own, arm):
+                raise ValueError(f"{path} expected a trial of these settings, got one of others; name a new folder")
     missing = [w for w in work.values() if not _path(w[0], *w[2:]).exists()]
     for (place, _, arm, _), cell in each(run_arm, missing, jobs=jobs):
         say(f'{arm}, {place.name}: ' + (f'FAILED: {cell}' if isinstance(cell, ValueError) else

@@ -99,6 +99,8 @@ def test_every_arm_is_tuned_by_equal_trials_on_selection_questions(tmp_path, mon
     assert table[table.arm != 'ecology'].GFLOPs.between(2, 4).all()
     monkeypatch.setattr(real, 'run_arm', lambda *work: pytest.fail('a trial was lived again'))
     assert real.tune(tmp_path, settings(), (.002, .02), **how, say=lambda line: None).equals(table)
+    with pytest.raises(ValueError, match='name a new folder'):
+        real.tune(tmp_path, settings(), (.002, .02), **how | {'budget': 4.})
 
 
 def test_a_generation_of_other_size():
