@@ -9,13 +9,16 @@ __all__ = ['Settings', 'fingerprint', 'answers_for', 'packed', 'unpacked', 'stan
 # %% ../nbs/18_learning.ipynb #9846d3b5
 import json
 import math
+import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -177,7 +180,11 @@ def _worth(cells: dict, seed: int) -> int:
     return examples_worth(spent['episodes'], spent['right'])
 
 # %% ../nbs/18_learning.ipynb #30ec74f0
-def _deaf(): signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+def _belong() -> None:
+    "A worker leaves Ctrl-C to its parent, and ends when the parent has ended in whatever way"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    def ends(): wait([parent_process().sentinel]); os._exit(1)
+    Thread(target=ends, daemon=True).start()
 
 def each(make: Callable, work: Sequence[tuple], *, jobs: int) -> Iterator[tuple[tuple, object]]:
     "Every piece of work with what `make` made of it, or its ValueError, as it is finished; in processes if several"
@@ -187,7 +194,7 @@ def each(make: Callable, work: Sequence[tuple], *, jobs: int) -> Iterator[tuple[
             except ValueError as e: yield w, e
         return
     others = set(active_children())
-    with ProcessPoolExecutor(jobs, mp_context=get_context('spawn'), initializer=_deaf) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context('spawn'), initializer=_belong) as pool:
         waiting = {pool.submit(make, *w): w for w in work}
         try:
             for done in as_completed(waiting):
