@@ -9,15 +9,19 @@ __all__ = ['EMBEDDED', 'HUB', 'ARCHITECTURES', 'Generation', 'Host', 'check_room
 # %% ../nbs/01_host.ipynb #9a146fe1
 import hashlib
 import os
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import torch
+from huggingface_hub import constants
 from huggingface_hub.errors import StrictDataclassError
 from jinja2 import TemplateError
 from safetensors import SafetensorError
@@ -281,8 +285,17 @@ def reading_model(name: str | Path):
                          "that is cached or can be reached") from None
     finally: transformers_logging.set_verbosity_warning()
 
+def _hub_answers() -> bool:
+    "Whether the hub can be reached, asked once: without it transformers asks six times for each of a dozen files"
+    if constants.HF_HUB_OFFLINE: return False
+    try: urlopen(Request(constants.ENDPOINT, method='HEAD'), timeout=5).close()
+    except HTTPError: return True                                    # it answers, if only to say no
+    except URLError as e: return isinstance(e.reason, ssl.SSLError)  # there, and the hub's client has its own keys
+    except OSError: return False
+    return True
+
 def _options(source: Path | str) -> dict:
-    return dict(trust_remote_code=False, local_files_only=isinstance(source, Path))
+    return dict(trust_remote_code=False, local_files_only=isinstance(source, Path) or not _hub_answers())
 
 def _is_file(name: str | Path, source: Path | str) -> bool:
     "Whether a host comes as a GGUF file; ValueError for a known one that is not here"

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from evolora import engine
-from evolora.host import ARCHITECTURES, Host, byte_tokenizer, load_host, tiny_host
+from evolora.host import ARCHITECTURES, Host, byte_tokenizer, load_host, read_config, tiny_host
 
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac',
            'Count the words in each group: salt sun / door / fire fish flower', 'é漢🧬', 'Hi']
@@ -359,3 +359,15 @@ def test_a_folder_gives_the_same_host_back(tmp_path, architecture):
     loaded = load_host(save(tmp_path / 'model', architecture))
     assert loaded.weights_hash() == tiny(architecture).weights_hash() and loaded.ends == tiny(architecture).ends
     assert ask(loaded).tokens == ask(tiny(architecture)).tokens
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_said_in_one_line(monkeypatch, capfd, tmp_path):
+    monkeypatch.setattr('huggingface_hub.constants.HF_HUB_OFFLINE', False)
+    monkeypatch.setattr('huggingface_hub.constants.ENDPOINT', 'http://127.0.0.1:9')
+    monkeypatch.setattr('huggingface_hub.constants.HF_HUB_CACHE', str(tmp_path))
+    for read in (load_host, read_config):
+        with pytest.raises(ValueError, match='hub id that is cached or can be reached') as said:
+            read('no-one/no-model')
+        assert '\n' not in str(said.value)
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ''
