@@ -127,10 +127,11 @@ def question(text: str, form: Form, cells: Iterable[Cell] = ID_CELLS, *, # those
 def _families(router: Router) -> list[str]: return [key for key in router.table if ':' not in key]
 
 def ranking(population, router: Router, family: str | None) -> dict[str | None, str]:
-    "Everybody and why, the most trusted in a family first; None is the bare host"
+    "Everybody and why, the most trusted in a family first; None is the bare host, and has the rest of the world"
     homes, order = {}, {}
     for key in _families(router): homes.setdefault(router.table[key], []).append(key)
     if family in router.table: order[router.table[family]] = f'chosen for {family}'
+    elif family is None: order[None] = 'nothing like it was ever learned'
     order.setdefault(router.best, 'best overall')
     for id in sorted(homes, key=lambda id: -len(homes[id])): order.setdefault(id, f"chosen for {', '.join(homes[id])}")
     for id in population.ids: order.setdefault(id, 'chosen for nothing')
@@ -261,7 +262,7 @@ def _check(population, prompts: list[str], router: Router, members: str | list, 
         raise ValueError(f"members expected 'auto' or different organelles, got {members!r:.60}; name each once")
     named = [*router.table.values(), router.best, *([] if members == 'auto' else members)]
     if strange := [id for id in named if id is not None and id not in population.ids]:
-        raise ValueError(f"no organelle {strange[0]!r:.40} to ask; known: {', '.join(population.ids)}")
+        raise ValueError(f"no organelle {strange[0]!r:.40} to ask; known: host, {', '.join(population.ids)}")
 
 # %% ../nbs/15_asking.ipynb #2b7173c1
 def _hear(population, cases: list[_Case], strategy: str, max_new_tokens: int) -> None:

@@ -28,6 +28,7 @@ from .evaluation import (Evaluation, answer, cells_of, checked_cells, compare, e
                                 samples, selection, vote)
 from .families import Task
 from .files import read_json, write_whole
+from .forgetting import forgotten
 from .forms import Form
 from .host import Host, load_host
 from .organelles import Population
@@ -360,13 +361,17 @@ def _reopened(folders: Iterable[str | Path], hosts: dict[str, Host]) -> dict[str
 
 def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in distribution, and as many out of it
                on_way: Callable[[], None] = lambda: None) -> pd.DataFrame:
-    "A line for the host and every way of every folder: accuracy with intervals, and the paired gain over the host"
+    """A line for the host and every way of every folder: accuracy with intervals, and the paired gain over the host.
+
+    `attrs` hold the questions, the cells, `families` (the same for each family in distribution) and, on a host that
+    reads more than tasks, `forgotten`: what the best of each folder changes elsewhere."""
     hosts = {}
     subjects = _reopened(folders, hosts)
     if not subjects: raise ValueError("expected at least one folder of a run or an adapter, got none")
     if len({h.weights_hash() for h in hosts.values()}) > 1:
         raise ValueError(f"expected one host for all, got {', '.join(hosts)}; look at the folders of each by itself")
     cells, lines, base = _asked_of(subjects, [s for s in subjects if Path(s, 'run.json').exists()]), [], {}
+    families, forgot = [], []
     if set(cells) == set(ID_CELLS):
         papers, cells = exams(n, n), ID_CELLS
         papers = {'ID': papers['id'], 'OOD': papers['ood_depth'] + papers['ood_family']}
@@ -379,11 +384,20 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
             line = {'what': name, 'way': f'best: {one.best}' if way == 'best' else way}
             for part, evaluation in ((part, ways[way]) for part, ways in found.items()):
                 seen = evaluation.interval()
-                gap = compare(evaluation, base.setdefault(part, evaluation)).loc['overall']
+                gaps = compare(evaluation, base.setdefault(part, evaluation))
+                gap = gaps.loc['overall']
                 line |= {part: seen.estimate, f'{part} low': seen.low, f'{part} high': seen.high,
                          f'{part} gain': gap.difference, f'{part} gain low': gap.low, f'{part} gain high': gap.high}
+                if part == 'ID' and one.population is not None:
+                    families += [{'what': name, 'way': line['way'], 'family': family, 'questions': int(gap.n),
+                                  'host': gap.b, 'accuracy': gap.a, 'gain': gap.difference, 'gain low': gap.low,
+                                  'gain high': gap.high} for family, gap in gaps.drop('overall').iterrows()]
             lines.append(line)
+        if one.population is not None and host.id != 'embedded':    # which has never read but tasks
+            changed = forgotten(one.population, [one.best]).reset_index()
+            forgot += changed.assign(what=name).to_dict('records')
         on_way()
     table = pd.DataFrame(lines)
-    table.attrs |= {'questions': {part: len(tasks) for part, tasks in papers.items()}, 'cells': list(map(str, cells))}
+    table.attrs |= {'questions': {part: len(tasks) for part, tasks in papers.items()}, 'cells': list(map(str, cells)),
+                    'families': families, 'forgotten': forgot}
     return table

@@ -64,21 +64,21 @@ ROUTER = router(math='o2', string_sort='o3', json_repair='o1', logic_bool='o2')
 def says(**texts): return lambda id, prompt: texts[id or 'host']
 
 
-def test_a_route_asks_one_member_and_the_best_where_nothing_is_recognised():
-    colony = Colony(says(o1='1', o2='2', o3='3'))
-    for family, who in (('math', 'o2'), ('string.sort', 'o3'), ('json_repair', 'o1'), (None, 'o1')):
+def test_a_route_asks_one_member_and_the_host_where_nothing_is_recognised():
+    colony = Colony(says(o1='1', o2='2', o3='3', host='4'))
+    for family, who in (('math', 'o2'), ('string.sort', 'o3'), ('json_repair', 'o1'), (None, None)):
         colony.heard.clear()
         reply = ask(colony, PROMPTS[family], router=ROUTER)
-        assert (reply.who, reply.text, reply.guess.family) == (who, who[1], family)
+        assert (reply.who, reply.text, reply.guess.family) == (who, who[1] if who else '4', family)
         assert colony.heard == [(who, PROMPTS[family])] and list(reply.answers.organelle) == [who]
-        assert reply.flops == 2 * 10**9 and ('best overall' if family is None else family) in reply.why
+        assert reply.flops == 2 * 10**9 and ('nothing like it' if family is None else family) in reply.why
 
 
 def test_the_ranking_has_everybody_once_and_says_why():
     order = ranking(Colony(None, ids=('o4', 'o1', 'o2', 'o3')), ROUTER, 'string.sort')
     assert order == {'o3': 'chosen for string.sort', 'o1': 'best overall', 'o2': 'chosen for math, logic.bool',
                      'o4': 'chosen for nothing'}
-    assert list(ranking(Colony(None), ROUTER, None)) == ['o1', 'o2', 'o3']
+    assert list(ranking(Colony(None), ROUTER, None)) == [None, 'o1', 'o2', 'o3']
     with_host = router(best=None, math='o2', string_sort=None)
     assert list(ranking(Colony(None), with_host, 'math')) == ['o2', None, 'o1', 'o3']
 
@@ -111,7 +111,7 @@ def test_a_team_has_the_size_that_was_asked_for():
     (None, ('', 'sun', ''), 'o2', 1.)])
 def test_equal_answers_count_together(family, texts, chosen, count):
     colony = Colony(says(**dict(zip(('o1', 'o2', 'o3'), texts))))
-    reply = ask(colony, PROMPTS[family], router=ROUTER, strategy='vote')
+    reply = ask(colony, PROMPTS[family], router=ROUTER, strategy='vote', members=['o1', 'o2', 'o3'])
     assert reply.who == chosen and reply.text == texts[int(chosen[1]) - 1]
     assert reply.answers.set_index('organelle').score[chosen] == count and reply.answers.score.max() == count
     assert ('nobody' if count == 0 else f'{count:.0f} of 3') in reply.why
@@ -141,7 +141,7 @@ def test_equal_proposals_are_read_once_and_the_first_is_chosen():
 
 @pytest.mark.parametrize('strategy', asking.STRATEGIES)
 def test_many_questions_are_answered_as_one_by_one(strategy):
-    colony = Colony(lambda id, prompt: f'{len(prompt) + ord(id[1])}', likes=lambda who, prompt, text: -float(text[-1]))
+    colony = Colony(lambda id, prompt: f"{len(prompt) + ord((id or 'h0')[1])}", likes=lambda who, prompt, text: -float(text[-1]))
     prompts = [*PROMPTS.values(), PROMPTS['math']]
     many, single = (replies(colony, prompts, router=ROUTER, strategy=strategy),
                     [ask(colony, p, router=ROUTER, strategy=strategy) for p in prompts])
@@ -155,7 +155,7 @@ def test_many_questions_are_answered_as_one_by_one(strategy):
     (dict(prompt=''), 'expected a prompt in Unicode text'), (dict(prompt=' \n'), 'expected a prompt in Unicode text'),
     (dict(prompt=3), 'expected a prompt in Unicode text, got 3'),
     (dict(prompt='a\ud800'), 'expected a prompt in Unicode text'),
-    (dict(members=['o9']), "no organelle 'o9' to ask; known: o1, o2, o3"),
+    (dict(members=['o9']), "no organelle 'o9' to ask; known: host, o1, o2, o3"),
     (dict(members=['o1\nx']), "no organelle"), (dict(members=[['o1']]), 'no organelle'),
     (dict(members=[]), 'members expected'), (dict(members='o1'), "members expected 'auto'"),
     (dict(members=['o1', 'o1']), 'name each once'), (dict(team=0), 'team must be at least 1'),

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import asdict, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -527,7 +528,14 @@ def test_those_who_choose_choose_on_their_cells(host, monkeypatch):
 def test_own_cells_have_a_paper_of_their_own(rivals, saved, tmp_path):
     run = live(saved, tmp_path / 'run', ['math:1', 'string.sort:1', 'math:4'], 'shots')
     seen = at_holdout([rivals['twin'] / 'adapter', run, rivals['twin']], n=24)
-    assert seen.attrs == {'questions': {'ID': 24}, 'cells': ['math:1', 'string.sort:1', 'math:4']}
+    assert seen.attrs['questions'] == {'ID': 24} and seen.attrs['cells'] == ['math:1', 'string.sort:1', 'math:4']
+    kinds = pd.DataFrame(seen.attrs['families'])
+    assert set(kinds.family) == {'math', 'string.sort'} and (kinds.groupby(['what', 'way']).questions.sum() == 24).all()
+    assert np.allclose(kinds.gain, kinds.accuracy - kinds.host)
+    for (what, way), own in kinds.groupby(['what', 'way']):     # families make up the whole
+        line = seen[(seen.what == what) & (seen.way == way)].iloc[0]
+        assert np.isclose((own.gain * own.questions).sum() / 24, line['ID gain'])
+    assert len(seen.attrs['forgotten']) == 3 and {f['what'] for f in seen.attrs['forgotten']} == set(kinds.what)
     assert not [c for c in seen if 'OOD' in c] and list(dict.fromkeys(seen.what)) == [
         'host', str(rivals['twin'] / 'adapter'), str(run), str(rivals['twin'])]
     with_note, without = (seen[seen.what == str(p)].iloc[0] for p in (rivals['twin'], rivals['twin'] / 'adapter'))
@@ -540,7 +548,7 @@ def test_default_cells_keep_both_papers(rivals):
     seen = at_holdout([rivals['usual'], rivals['part'], rivals['part'] / 'adapter'], n=24)
     assert seen.attrs['questions'] == {'ID': 24, 'OOD': 24} and len(seen) == 4
     alone = at_holdout([rivals['beyond']], n=24)
-    assert alone.attrs == {'questions': {'ID': 24}, 'cells': ['math:4']}
+    assert alone.attrs['questions'] == {'ID': 24} and alone.attrs['cells'] == ['math:4']
 
 
 def test_other_cells_and_other_forms_are_refused_in_one_line(rivals, saved, tmp_path):

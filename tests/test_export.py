@@ -15,9 +15,10 @@ from huggingface_hub import ModelCard
 from actors import wrong_lines
 from evolora import export as module
 from evolora.adapters import read_peft
+from evolora.asking import router_of
 from evolora.evaluation import selection
 from evolora.evidence import wilson
-from evolora.export import Ancestor, alone, bare, descent, export, measured, select, two_papers
+from evolora.export import Ancestor, alone, bare, descent, export, measured, select, two_papers, unseen
 from evolora.fetch import KNOWN
 from evolora.files import digest
 from evolora.forms import FORMS, Form
@@ -263,7 +264,8 @@ def test_a_card_names_its_weights_whatever_host_it_was(living, folders, tmp_path
         assert ('not the weights of the model on the hub' in card['Weights']) == (kind == 'file')
         assert ('gguf_file=file' in card['Use']) == (kind == 'file')
         compile(card['Use'].split('```python\n')[1].split('```')[0], 'card', 'exec')
-    assert '| host | embedded |' in sections(folders['o2'])['Weights']
+        assert 'nats a token' in card['Elsewhere'] and '20 ordinary questions' in card['Elsewhere']
+    assert '| host | embedded |' in sections(folders['o2'])['Weights'] and 'Elsewhere' not in sections(folders['o2'])
 
 
 def test_a_file_of_the_table_is_named_by_where_it_comes_from(tmp_path, monkeypatch):
@@ -345,8 +347,11 @@ def test_a_card_says_in_which_form_and_what_is_left_without(form, tmp_path):
     said = []
     text = (export(population, 'best', tmp_path / 'out', run=run, n=24, on_way=lambda *at: said.append(at[0]))
             / 'README.md').read_text()
-    asked, fresh = two_papers(24, 0, CELLS)
-    subject = select(population, 'best', asked)
+    router = router_of(run.folder, population, cells=CELLS)         # whose best is the best here as well
+    fresh = unseen(router, 24, 1, CELLS)
+    assert len(fresh) == 24 and not {t.id for t in fresh} & set(router.fitted)
+    subject = select(population, 'best', [], router=router)
+    assert subject.parts == {router.best: 1.} and f'# {router.best} on' in text
     shown = '| {} | {:.3f} ({:.3f} to {:.3f}) | {:.3f} ({:.3f} to {:.3f}) |'
     assert f'It was trained with **{form}**' in text and f'| form | {form.hash} |' in text
     assert 'the questions' not in text and '| math | 12 |' in text and '| string.sort | 12 |' in text

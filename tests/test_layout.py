@@ -38,6 +38,7 @@ HEAVY = {
                'export', 'comparison', 'inspection', 'runner', 'views', 'weights', 'widgets', 'window', 'lab',
                'overhead',
                'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins', 'flops', 'calibration', 'real',
+               'forgetting',
                *(f'attention.{name}' for name in ATTENTION)},
               {'runs', 'doctor', 'bench', 'cli'}),
     'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'report', 'dashboard', 'timeline', 'weights',
