@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['EASIEST', 'HAND', 'LONGEST', 'RETURN', 'LEAST', 'MOST', 'ALIKE', 'CALIBRATION', 'pass_at', 'mixed', 'candidates',
-           'Effort', 'Calibration', 'tasks_mark', 'calibrate', 'known_calibration', 'calibration_of',
-           'keep_calibration', 'Forecast', 'rehearse']
+           'Effort', 'Calibration', 'tasks_mark', 'calibrate', 'known_calibration', 'calibration_kept',
+           'calibration_of', 'keep_calibration', 'Forecast', 'rehearse']
 
 # %% ../nbs/15_calibration.ipynb #d9804dc7
 import hashlib
@@ -296,6 +296,14 @@ def known_calibration(host: Host, *, cells: Sequence[Cell] | None = None,
     except (OSError, ValueError, ValidationError): return None
     fits = (found.weights, found.tasks, found.format) == (host.weights_hash(), mark, _FORMAT)
     return found if fits and found.form in forms else None
+
+def calibration_kept(id: str) -> Calibration | None: # of a host, as in a run
+    "What is kept of a host of this name for the usual cells and forms, without a look at its weights; the newest"
+    mark = tasks_mark(candidates(), FORMS)
+    for path in sorted((cache_folder() / 'calibrations').glob(f'*-{mark}.json'), key=os.path.getmtime, reverse=True):
+        try: found = Calibration.model_validate(parse_json(path.read_bytes()))
+        except (OSError, ValueError): continue
+        if (found.host, found.tasks, found.format) == (id, mark, _FORMAT) and found.form in FORMS: return found
 
 CALIBRATION = 'calibration.json'        # in the folder of a run
 

@@ -21,7 +21,7 @@ import typer
 import evolora
 from .attention.commands import attention_app
 from .bench import bench_app
-from .calibrate import calibrate, settings_for
+from .calibrate import calibrate, forecast_of, settings_for
 from .hosts import HOSTS, host_app, interruptible, unfinished
 from .terminal import exists, meanwhile, new_folder_for, progress, say, show, visible
 
@@ -83,15 +83,25 @@ def _quoted(question: str) -> str:
     "For a shell: in double quotes, unless something in it means something there"
     return shlex.quote(question) if set(question) & set('"\\$`!\n') else f'"{question}"'
 
-def _ended(session, folder: Path) -> None:
+def _ended(session, folder: Path, wanted: int) -> None: # generations, if it is still on its way there
     "What to look at after a run"
     from evolora.analysis import load, summary
     from evolora.evaluation import example
-    show(summary(load(folder)).reset_index(names=''), 'Summary')
+    data, ecology = load(folder), session.ecology
+    show(summary(data).reset_index(names=''), 'Summary')
     print(f'report: {_pages([folder])[0]}')
-    ecology = session.ecology
-    if len(ecology.population): print(f'ask it: evolora ask {folder} {_quoted(example(ecology.cells.values()))}\n'
-                                      f'go on: evolora run --resume {folder} --generations {2 * ecology.generation}')
+    if not len(ecology.population): return
+    more = wanted if wanted > ecology.generation else 2 * ecology.generation
+    print('energy, alive, drift and GFLOPs are means of a generation; births, deaths and episodes are sums\n'
+          f'is it better than the bare host? evolora holdout {folder}\n'
+          f'ask it: evolora ask {folder} {_quoted(example(_best_first(data, ecology.cells)))}\n'
+          f'go on: evolora run --resume {folder} --generations {more}')
+
+def _best_first(data, cells: dict) -> list:
+    "The cells of a run, those first in which its later answers are most often right"
+    from evolora.analysis import cell_table
+    late = {f'{family}:{depth}': share for (family, depth), share in cell_table(data)['late'].fillna(0.).items()}
+    return sorted(cells.values(), key=lambda cell: -late.get(str(cell), 0.))
 
 # %% ../nbs/20_cli.ipynb #095d63c7
 @app.command(epilog='Calibrate, then resume: `evolora run --generations 10 --out runs/a`, look at it, and '
@@ -113,14 +123,16 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
                                                     'for others. A run goes on with its own.')] = None):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.configuration import load_config
-    from evolora.profiles import forecast, priced_for
+    from evolora.profiles import forecast
     if resume: _same_run(resume, config, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     host_name = 'embedded' if host is None else host
     name = config if config is not None else 'ecology' if host_name == 'embedded' else 'real'
     if dry_run:
         if resume: raise ValueError("expected --dry-run or --resume, got both; a run that exists is as large as it is")
-        table = forecast(host_name, priced_for(load_config(name), host_name), dtype=dtype)
-        return show(table[['amount', 'why']].reset_index(), f'{host_name}, {name}: no weights were loaded')
+        settings, how = forecast_of(host_name, name)
+        table = forecast(host_name, settings, dtype=dtype, **how)
+        known = 'as it was calibrated' if how else 'not calibrated yet' if name == 'real' else 'by its profile'
+        return show(table[['amount', 'why']].reset_index(), f'{host_name}, {name}, {known}: no weights were loaded')
     from evolora.calibration import CALIBRATION
     from evolora.files import check_new_folder
     from evolora.host import load_host
@@ -138,6 +150,8 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     ecology = session.ecology
     print(f'{len(ecology.population)} alive on host {ecology.host.id} ({ecology.host.parameters:,} weights), '
           + (f'going on after {ecology.generation} generations' if resume else f'preset {name}, seed {seed or 0}'))
+    if ecology.generation >= generations:
+        say(f'{ecology.generation} generations are there, {generations} were asked for: nothing is lived through')
     with session:
         try:
             with meanwhile(lambda: f'generation {ecology.generation}: {ecology.part}') as told:
@@ -145,7 +159,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         except BrokenPipeError: raise           # nobody reads on: that is no trouble with the folder
         except OSError as e:
             raise ValueError(f'{folder}: {e.strerror or e}; mend it; `evolora run --resume {folder}` goes on') from None
-        _ended(session, folder)
+        _ended(session, folder, 0 if found else generations)
         if found: raise typer.Exit(3)
 
 app.command(epilog='It takes some minutes, once for each host; `evolora run --host HOST` does it by itself.')(calibrate)
@@ -344,7 +358,8 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
     known = [Run.open(run) for run in runs if (run / 'run.json').exists()]
     origins = {str(r.folder): {'host': r.host['id'], 'seed': r.seed, 'version': r.version} | r.hashes for r in known}
     if json: return print(dumps({'name': 'holdout', 'rows': table.to_dict('records'), 'targets': [],
-                                 'targets_met': True, 'origins': origins}))
+                                 'targets_met': True, 'origins': origins, 'families': table.attrs['families'],
+                                 'forgotten': table.attrs['forgotten']}))
     if len(known) > 1: show(what_differs(known).reset_index(names=''), 'What differs')
     parts = [part for part in ('ID', 'OOD') if part in table]       # only the default cells have others beside them
     spread = lambda k, s='': [f'{a:{s}.3f} [{b:{s}.3f}, {c:{s}.3f}]' for a, b, c in zip(table[k], table[f'{k} low'],
@@ -353,7 +368,23 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
     title = f"Holdout, {' + '.join(map(str, table.attrs['questions'].values()))} questions"
     if len(parts) == 1: title += f" of {', '.join(table.attrs['cells'])}"
     show(table[['what', 'way']].assign(**columns), title)
+    _kinds(table)
     print('The holdout is looked at once for each configuration; to choose between settings, use selection questions.')
+
+def _kinds(table) -> None:
+    "In which families the first way of each folder is better, and what its best organelle changes elsewhere"
+    import pandas as pd
+    families = pd.DataFrame(table.attrs['families'])
+    if len(families):
+        first = families[families.way == families.groupby('what').way.transform('first')]
+        gains = [f'{a:+.3f} [{b:+.3f}, {c:+.3f}]' for a, b, c in zip(first.gain, first['gain low'], first['gain high'])]
+        show(first[['what', 'way', 'family', 'questions', 'host', 'accuracy']].assign(**{'above the host': gains}),
+             'By family, with 95 % intervals')
+    for row in table.attrs['forgotten']:
+        print(f"elsewhere, {row['organelle']} of {row['what']}: ordinary prose {row['prose']:+.3f} nats a token, "
+              f"{row['changed']:.0%} of ordinary questions answered otherwise")
+        if row['changed']: print(visible(f"    {row['question']} host: {row['host'][:90]} | {row['organelle']}: "
+                                         f"{row['adapter'][:90]}"))
 
 # %% ../nbs/20_cli.ipynb #ab59200c
 @host_app.command()

@@ -14,7 +14,8 @@ from pathlib import Path
 import altair as alt
 import pandas as pd
 
-from .analysis import RunData, attempt_table, cell_table, gate_table, kin, load, organelle_table, summary
+from .analysis import (NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, kin, load,
+                       organelle_table, summary)
 from .charts import CHARTS, chart_accuracy, chart_roi
 from .comparison import beside, read_runs
 from .page import figure, inert, page, table_html, write_page
@@ -88,8 +89,7 @@ def _tree(data: RunData, organelles: pd.DataFrame, limit: int) -> str:
     return f'<ul class="tree">{"".join(lines)}{more}</ul>'
 
 # %% ../nbs/18_dashboard.ipynb #e7ec96c1
-_SUMMARY = ('From first to last: rates are pooled over the generations named; low and high are the ends of the 95 % '
-            'interval (Wilson), with answers taken as independent')
+_SUMMARY = f'From first to last. {READING} {NO_MEASURE.replace("`", "")}'
 
 def _figure(name: str, chart: alt.TopLevelMixin) -> tuple[str, dict]:
     with alt.theme.enable('evolora'): return figure(name, chart.to_dict())

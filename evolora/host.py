@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from urllib.error import HTTPError, URLError
@@ -280,8 +281,10 @@ def reading_model(name: str | Path):
     try: yield
     except _UNREADABLE as e:
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
-        raise ValueError(f"cannot load a causal language model from {str(name)[:200]!r} ({reason}); give a folder "
-                         "that save_pretrained wrote with safetensors and a tokenizer, a whole .gguf file, or a hub id "
+        near = get_close_matches(str(name), ['embedded', *KNOWN], 1)
+        meant = f'did you mean {near[0]}? Otherwise ' if near and str(name) not in KNOWN else ''
+        raise ValueError(f"cannot load a causal language model from {str(name)[:200]!r} ({reason}); {meant}give a "
+                         "folder that save_pretrained wrote with safetensors and a tokenizer, a whole .gguf file, or a hub id "
                          "that is cached or can be reached") from None
     finally: transformers_logging.set_verbosity_warning()
 

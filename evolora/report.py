@@ -12,7 +12,8 @@ from pathlib import Path
 
 import altair as alt
 
-from .analysis import RunData, cell_table, lineage, load, markdown_table, organelle_table, summary
+from .analysis import (NO_MEASURE, READING, RunData, cell_table, lineage, load, markdown_table, organelle_table,
+                       summary)
 from .charts import CHARTS, chart_accuracy, chart_roi, save_chart
 from .comparison import beside, read_runs
 from .dashboard import tame
@@ -54,8 +55,7 @@ def _one(data: RunData, limit: int) -> tuple[list[str], dict[str, alt.TopLevelMi
     best = organelles.nlargest(limit, 'episodes').sort_values(['accuracy', 'episodes'], ascending=False, kind='stable')
     return [f'# Run {escape(data.name)}', data._repr_markdown_(),
             '## From first to last', markdown_table(summary(data)),
-            'Rates are pooled over the generations named; low and high are the ends of the 95 % interval (Wilson), '
-            'with answers taken as independent.', _CHARTS,
+            f'{READING} {NO_MEASURE}', _CHARTS,
             '## Cells', markdown_table(cell_table(data)), '## Organelles',
             f'The {len(best)} of {len(organelles)} with most episodes, best accuracy first.',
             markdown_table(best.drop(columns='reason')), '## Descent', lineage(data)], charts

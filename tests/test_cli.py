@@ -214,6 +214,10 @@ def test_nothing_is_overwritten_by_a_run(say, world, occupy):
     assert not Path('elsewhere').exists()
 
 
+def test_a_run_that_is_there_may_be_gone_on_with(say, world):
+    refuses(say, 'run', '--config', 'debug', '--host', world / 'host', '--out', world / 'run', says='--resume')
+
+
 @pytest.mark.parametrize('out', ['file/out', '/proc/out',
                                  pytest.param('x' * 300, id='a long name')])
 def test_a_place_that_cannot_be_is_one_line(say, world, out):
@@ -319,7 +323,7 @@ def test_a_run_says_what_it_does(world):
     lines = [line for line in said.splitlines() if line.startswith('generation ')]
     assert len(lines) == GENERATIONS
     for line in lines: assert all(part in line for part in ('ROI', 'accuracy', 'energy', 'alive', 'gates', ' s'))
-    assert 'Summary' in said and 'report.md' in said and 'evolora ask' in said
+    assert 'Summary' in said and 'report.md' in said and 'evolora ask' in said and 'evolora holdout' in said
 
 
 def test_a_run_leaves_plain_text_a_report_and_its_population(world):
@@ -412,11 +416,12 @@ def test_a_run_goes_on_as_if_it_had_never_stopped(say, world):
     small = ['--config', world / 'small.yaml', '--host', world / 'host', '--seed', 7]
     assert say('run', *small, '--generations', 1, '--out', 'run')[0] == 0
     code, out, err = say('run', '--resume', 'run', '--generations', GENERATIONS)
-    assert code == 0 and 'going on after 1 generations' in out, err
+    assert code == 0 and 'going on after 1 generations' in out and 'nothing is lived through' not in err, err
     one, two = disk(world / 'run'), disk('run')
     tables = [f'{table}.jsonl' for table in TABLES if table != 'timings']
     assert all(one[name] == two[name] for name in tables)
-    assert say('run', '--resume', 'run', *small, '--generations', GENERATIONS)[0] == 0, 'what is the same does no harm'
+    code, out, err = say('run', '--resume', 'run', *small, '--generations', GENERATIONS)
+    assert code == 0 and 'nothing is lived through' in err, 'what is the same does no harm'
     assert all(disk('run')[name] == two[name] for name in tables), 'there was nothing left to do'
 
 
@@ -951,6 +956,7 @@ def test_the_holdout_measures_runs_and_adapters_beside_the_host(say, world):
     assert code == 0 and 'What differs' in out
     code, out, err = say('holdout', 'pupil', '--n', 24)
     assert code == 0 and 'looked at once' in out and 'adapter' in out
+    assert 'By family' in out and 'json_repair' in out and 'of ordinary questions answered otherwise' in out
 
 
 def test_what_does_not_compare_is_one_line(say, world):

@@ -368,6 +368,7 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_said_in_one_line(monkeypat
     for read in (load_host, read_config):
         with pytest.raises(ValueError, match='hub id that is cached or can be reached') as said:
             read('no-one/no-model')
-        assert '\n' not in str(said.value)
+        assert '\n' not in str(said.value) and 'did you mean' not in str(said.value)
+    with pytest.raises(ValueError, match='did you mean smollm2-135m-q4'): load_host('smolm2-135m-q4')
     captured = capfd.readouterr()
     assert captured.out == captured.err == ''

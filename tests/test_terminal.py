@@ -1,5 +1,6 @@
 "Bars and lines that say how far something is come when it takes long, and leave nothing behind."
 import io
+import re
 import sys
 import time
 from threading import Event
@@ -35,14 +36,23 @@ def notebook(monkeypatch):
 
 def test_a_bar_goes_where_something_fails_and_stays_where_all_is_well(monkeypatch):
     out = io.StringIO()
-    monkeypatch.setattr(terminal, 'Console', lambda **how: Console(file=out))
+    monkeypatch.setattr(terminal, 'Console', lambda **how: Console(file=out, force_terminal=True, color_system=None))
     with progress() as bar: bar.reached('answers', 3, 4)
     assert '3/4' in out.getvalue()
     out.truncate(0)
     with pytest.raises(ValueError), progress() as bar:
         bar.reached('answers', 1, 4)
         raise ValueError('no')
-    assert not out.getvalue().strip('\0\n')
+    shown = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', out.getvalue()).strip('\0\r\n ')
+    assert out.getvalue().rstrip().endswith(('\x1b[2K', '\x1b[?25h')) or not shown, 'the bar was drawn, and wiped out'
+
+
+def test_where_there_is_no_terminal_a_line_now_and_then_says_how_far_it_is(clock, capsys):
+    with progress() as bar:
+        for done in range(1, 9):
+            clock.at += 10
+            bar.reached('asking the host', done, 8)
+    assert capsys.readouterr().err.splitlines() == ['asking the host: 3 of 8', 'asking the host: 7 of 8']
 
 
 def test_bars_are_known_by_their_names():
