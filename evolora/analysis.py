@@ -140,9 +140,9 @@ def _compute(generations: pd.DataFrame) -> dict[str, float]:
 READING = ('Rates are pooled over the generations named; low and high are the ends of the 95 % interval (Wilson), with '
            'answers taken as independent: several answers to one question are not, so the true interval is wider. '
            'Energy, alive, drift and GFLOPs are means of a generation; births, deaths and episodes are sums.')
-NO_MEASURE = ('These are sampled answers to what the curriculum handed out, which changes as the run goes on: no measure '
-              'of what was learned. `evolora holdout RUN` compares the run with the bare host, on questions that nothing '
-              'was tuned on.')
+NO_MEASURE = ('These are sampled answers to what the curriculum handed out, which changes as the run goes on: no '
+              'measure of what was learned. `evolora holdout RUN` compares the run with the bare host, on questions '
+              'that nothing was tuned on.')
 
 def summary(data: RunData, *, window: int = 5) -> pd.DataFrame:
     "The first generations beside the last: rates pooled, births and deaths summed, energy and alive averaged"

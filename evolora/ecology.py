@@ -382,8 +382,7 @@ def _stop_softly():
     usual = signal.getsignal(signal.SIGINT)
     def hear(number, frame):
         stop['asked'] = True
-        # Straight to the terminal: whatever was being printed when the signal came is not entered twice.
-        os.write(2, b'\nstopping after this generation; Ctrl-C once more stops at once\n')
+        os.write(2, b'\nstopping after this generation; Ctrl-C once more stops at once\n')     # never half of a print
         # A shell may have started us with interrupts ignored; the second one is meant all the same.
         signal.signal(signal.SIGINT, usual if callable(usual) else signal.default_int_handler)
     signal.signal(signal.SIGINT, hear)

@@ -284,8 +284,8 @@ def reading_model(name: str | Path):
         near = get_close_matches(str(name), ['embedded', *KNOWN], 1)
         meant = f'did you mean {near[0]}? Otherwise ' if near and str(name) not in KNOWN else ''
         raise ValueError(f"cannot load a causal language model from {str(name)[:200]!r} ({reason}); {meant}give a "
-                         "folder that save_pretrained wrote with safetensors and a tokenizer, a whole .gguf file, or a hub id "
-                         "that is cached or can be reached") from None
+                         "folder that save_pretrained wrote with safetensors and a tokenizer, a whole .gguf file, or "
+                         "a hub id that is cached or can be reached") from None
     finally: transformers_logging.set_verbosity_warning()
 
 def _hub_answers() -> bool:

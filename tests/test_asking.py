@@ -141,7 +141,8 @@ def test_equal_proposals_are_read_once_and_the_first_is_chosen():
 
 @pytest.mark.parametrize('strategy', asking.STRATEGIES)
 def test_many_questions_are_answered_as_one_by_one(strategy):
-    colony = Colony(lambda id, prompt: f"{len(prompt) + ord((id or 'h0')[1])}", likes=lambda who, prompt, text: -float(text[-1]))
+    colony = Colony(lambda id, prompt: str(len(prompt) + ord((id or 'h0')[1])),
+                    likes=lambda who, prompt, text: -float(text[-1]))
     prompts = [*PROMPTS.values(), PROMPTS['math']]
     many, single = (replies(colony, prompts, router=ROUTER, strategy=strategy),
                     [ask(colony, p, router=ROUTER, strategy=strategy) for p in prompts])
