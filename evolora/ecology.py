@@ -383,8 +383,7 @@ def _stop_softly():
     def hear(number, frame):
         stop['asked'] = True
         os.write(2, b'\nstopping after this generation; Ctrl-C once more stops at once\n')     # never half of a print
-        # A shell may have started us with interrupts ignored; the second one is meant all the same.
-        signal.signal(signal.SIGINT, usual if callable(usual) else signal.default_int_handler)
+        signal.signal(signal.SIGINT, usual if callable(usual) else signal.default_int_handler)  # in any shell
     signal.signal(signal.SIGINT, hear)
     try: yield stop
     finally: signal.signal(signal.SIGINT, usual)
@@ -422,7 +421,6 @@ def _repr_markdown_(self: Ecology) -> str:
     head = f'**{len(self.population)} organelles** on {self.host.id}, generation {self.generation}, seed {self.seed}'
     if not len(self.population): return head
     best = self.demography.standing().head(8)
-    # + 0. turns -0. into 0.
     rows = '\n'.join(f"| {id} | {round(r.competence, 3) + 0.:+.3f} | {int(r.episodes)} | {r.balance:.1f} | "
                      f"{r['rank']} | {r.born} | {'no-op' if r.noop else r.operator} |"
                      for id, r in best.iterrows())
