@@ -78,7 +78,7 @@ _OUTCOMES = {'merged': ('merged', 'diamond', _GREEN), 'trial_promoted': ('merged
 def chart_attempts(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Chart:
     "Uplift of every tested child over its best parent, with an interval that is right at every look"
     everything = attempt_table(data)
-    if not len(everything): return nothing('Attempts', 'no child was made and tested in this run')
+    if not len(everything): return nothing('Attempts', 'no child of two parents was made and tested in this run')
     table = everything.tail(limit).reset_index(drop=True)
     came = table['outcome'].map(lambda name: _OUTCOMES[name][0])
     child = table['child'].where(table['child'].isna(), ' → ' + table['child'].astype(str)).fillna('')
