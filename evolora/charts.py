@@ -33,7 +33,8 @@ _BLUE, _ORANGE, _GREEN, _VERMILION = OKABE_ITO[:4]
 # %% ../nbs/17_charts.ipynb #60ddf47d
 def _trend(data: RunData, window: int, step: int) -> pd.DataFrame:
     "Rates of each mark, and pooled over a trailing window"
-    table = pool(data.generations, binned(data, data.generations['generation'], step).rename('generation'))
+    table = pool(data.generations, binned(data, data.generations['generation'], step).rename('generation'),
+                 data.episodes)
     rolled = table[['correct', 'episodes', 'revenue', 'cost']].rolling(window, min_periods=1).sum()
     table = table.assign(trend=rolled['correct'] / rolled['episodes'].where(rolled['episodes'] > 0),
                          roi_trend=rolled['revenue'] / rolled['cost'].where(rolled['cost'] > 0))

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from .analysis import RunData, load, summary
-from .evidence import Interval, wilson
+from .evidence import Interval
 from .runs import Run, config_differences, differences
 
 # %% ../nbs/16_comparison.ipynb #4cb94547
@@ -80,13 +80,12 @@ def kinds(configurations: Iterable[str | None]) -> list[str]: # of runs, or thei
     return [short[x] for x in found]
 
 def _rates(runs: list[Run], last: pd.DataFrame) -> pd.DataFrame:
-    "A row for each run: whose it is, and its rates with Wilson's interval"
+    "A row for each run: whose it is, and its rates, that of right answers with its interval"
     table = pd.DataFrame({'configuration': kinds(run.hashes['config'] for run in runs),
                           'seed': [run.seed for run in runs]}, index=last.columns)
-    for name in ('accuracy', 'parse rate'):
-        right = (last.loc[name] * last.loc['episodes']).fillna(0).round()
-        bounds = zip(last.loc[name], *wilson(right, last.loc['episodes']))
-        table[name] = [str(Interval(*map(float, found))) for found in bounds]
+    bounds = zip(*(last.loc[name] for name in ('accuracy', 'accuracy, low', 'accuracy, high')))
+    table['accuracy'] = [str(Interval(*map(float, found))) for found in bounds]
+    table['parse rate'] = last.loc['parse rate'].map('{:.3f}'.format)
     return table.assign(ROI=last.loc['ROI'], episodes=last.loc['episodes'].astype(int))
 
 def _by_seed(rates: pd.DataFrame, last: pd.DataFrame) -> pd.DataFrame:
@@ -117,7 +116,7 @@ def beside(runs: list[Run], data: list[RunData], *, window: int = 5) -> dict[str
                          for i, (run, tables) in enumerate(zip(runs, data), 1)})
     rates = _rates(runs, last)
     values = _by_seed(rates, last)
-    tables = {'Rates of the last generations, with 95 % intervals (Wilson, answers taken as independent)': rates,
+    tables = {'Rates of the last generations, accuracy with 95 % intervals (questions are clusters)': rates,
               'The last generations': last, 'Mean over seeds, with 95 % intervals (Student)': _over_seeds(values),
               'Difference within seeds, with 95 % intervals (Student), not corrected for their number':
                   _in_pairs(values)}
