@@ -50,10 +50,11 @@ class Bars(Progress):
 
     def start(self) -> None:
         if self.console.is_terminal: super().start()
-        elif time.monotonic() > self.told + EVERY:
-            self.told = time.monotonic()
-            say('; '.join(f'{t.description}: {t.completed:,.0f} of {t.total or 0:,.0f}' for t in self.tasks
-                          if not t.finished))
+        elif time.monotonic() > self.told + EVERY: self._tell([t for t in self.tasks if not t.finished])
+
+    def _tell(self, tasks: list) -> None:
+        self.told = time.monotonic()
+        for t in tasks: say(f'{t.description} {t.completed:,.0f}/{t.total or 0:,.0f}')
 
     def __exit__(self, kind, *_) -> None:
         if kind is not None and issubclass(kind, Exception): self.vanish()
@@ -86,6 +87,7 @@ class Bars(Progress):
     def stop(self) -> None:
         if self.live.transient: self.vanish()
         elif self.live.is_started: super().stop()
+        elif not self.console.is_terminal: self._tell(self.tasks)
 
 def progress(*, stays: bool = True) -> Bars: # when all is done
     "Bars for something that takes a while, as a context manager"

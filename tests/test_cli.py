@@ -613,7 +613,7 @@ def test_watching_ends_quietly_with_ctrl_c(say, pair, monkeypatch):
 def test_a_comparison_shows_intervals(say, pair):
     code, out, err = say('compare', *pair)
     out = ' '.join(out.split())
-    assert (code, err) == (0, '') and 'Rates of the last generations, with 95 % intervals' in out
+    assert (code, err) == (0, '') and 'Rates of the last generations, accuracy with 95 % intervals' in out
     assert 'Mean over seeds' in out and re.search(r'\d\.\d+ \[-?\d\.\d+, \d\.\d+\]', out)
 
 

@@ -52,7 +52,8 @@ def test_where_there_is_no_terminal_a_line_now_and_then_says_how_far_it_is(clock
         for done in range(1, 9):
             clock.at += 10
             bar.reached('asking the host', done, 8)
-    assert capsys.readouterr().err.splitlines() == ['asking the host: 3 of 8', 'asking the host: 7 of 8']
+    assert capsys.readouterr().err.splitlines() == ['asking the host 3/8', 'asking the host 7/8',
+                                                      'asking the host 8/8']
 
 
 def test_bars_are_known_by_their_names():
