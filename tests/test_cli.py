@@ -402,7 +402,8 @@ def test_what_was_grown_is_taken_away(say, world):
     for name in (alive(run)[0], 'best', 'merged'):
         code, out, err = say('export', run, name, '--organelle', name, '--n', 24)
         assert code == 0 and name in out, err
-        assert [line.split()[2] for line in err.splitlines() if 'asking the' in line] == ['adapter', 'host']
+        told = dict.fromkeys(line.split()[2] for line in err.splitlines() if 'asking the' in line)
+        assert list(told) == ['adapter', 'host'], 'on a slow machine more than once'
         assert ('asking everybody' in err) == (name in ('best', 'merged'))
         assert sorted(p.name for p in Path(name).iterdir()) == ['README.md', 'adapter_config.json',
                                                                 'adapter_model.safetensors']
