@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STRATEGIES', 'Guess', 'Profiles', 'profiles_of', 'check_question', 'Question', 'question', 'ranking', 'Reply',
-           'replies', 'ask', 'router_of']
+           'check_request', 'replies', 'ask', 'router_of']
 
 # %% ../nbs/15_asking.ipynb #e5b0750f
 import json
@@ -245,24 +245,38 @@ class Reply:
 # %% ../nbs/15_asking.ipynb #b71cd91b
 STRATEGIES = ('route', 'vote', 'verify')
 
-def _check(population, prompts: list[str], router: Router, members: str | list, strategy: str,
-           team: int) -> None:
-    "One-line errors for what cannot be asked"
+def check_request(population, prompts: Sequence[str], *, members: str | Sequence[str | None] = 'auto',
+                  strategy: str = 'route', team: int = 3, max_new_tokens: int = 48) -> None:
+    "ValueError for what no router could answer; nothing is asked"
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy expected one of {', '.join(STRATEGIES)}, got {strategy!r}; route asks one member")
     if not prompts: raise ValueError("expected at least one prompt, got none; ask something")
     for p in prompts: check_question(p)
+    from evolora.host import check_room     # which loads torch, and a question can be recognised without
+    host = population.host
+    check_room(host, prompts, host.encode(list(prompts)), [max_new_tokens] * len(prompts))
     if team < 1: raise ValueError(f"team must be at least 1, got {team}; 3 is fair")
+    if members != 'auto' and (isinstance(members, str) or not members or any(members.count(m) > 1 for m in members)):
+        raise ValueError(f"members expected 'auto' or different organelles, got {members!r:.60}; name each once")
+    _known(population, [] if members == 'auto' else members)
+    if members != 'auto' and strategy == 'verify': _check_verifiers(len(members))
+
+def _check_verifiers(members: int) -> None:
+    if members < 2:
+        raise ValueError(f"verify expected at least 2 members, got {members}: nobody verifies an answer of their own; "
+                         "name another, or route")
+
+def _known(population, named: Iterable[str | None]) -> None:
+    if strange := [id for id in named if id is not None and id not in population.ids]:
+        raise ValueError(f"no organelle {strange[0]!r:.40} to ask; known: host, {', '.join(population.ids)}")
+
+def _check_router(population, router: Router) -> None:
     if population.weights_hash() != router.weights:
         raise ValueError("expected the population that the router was fitted on, got other weights; fit it again")
     if form_of(population) != router.form:
         raise ValueError(f"expected the form that the router was fitted in, {router.form}, got {form_of(population)}; "
                          "fit it again")
-    if members != 'auto' and (isinstance(members, str) or not members or any(members.count(m) > 1 for m in members)):
-        raise ValueError(f"members expected 'auto' or different organelles, got {members!r:.60}; name each once")
-    named = [*router.table.values(), router.best, *([] if members == 'auto' else members)]
-    if strange := [id for id in named if id is not None and id not in population.ids]:
-        raise ValueError(f"no organelle {strange[0]!r:.40} to ask; known: host, {', '.join(population.ids)}")
+    _known(population, [*router.table.values(), router.best])
 
 # %% ../nbs/15_asking.ipynb #2b7173c1
 def _hear(population, cases: list[_Case], strategy: str, max_new_tokens: int) -> None:
@@ -297,16 +311,15 @@ def replies(population, prompts: Sequence[str], *, router: Router,
             max_new_tokens: int = 48) -> list[Reply]:
     "Greedy answers of a colony to free questions, in one batch; asking changes nothing"
     prompts, members = list(prompts), members if isinstance(members, str) else list(members)
-    _check(population, prompts, router, members, strategy, team)
+    check_request(population, prompts, members=members, strategy=strategy, team=team, max_new_tokens=max_new_tokens)
+    _check_router(population, router)
     cells = tuple(map(Cell.parse, router.cells)) or ID_CELLS
     profiles = profiles or _usual(tuple(_families(router)), cells)
     def case(prompt):
         q = question(prompt, form_of(population), cells, profiles=profiles)
         return _Case(q, _team(population, router, q.guess.family, members, team), [])
     cases = [case(p) for p in prompts]
-    if strategy == 'verify' and (few := min(len(c.team) for c in cases)) < 2:
-        raise ValueError(f"verify expected at least 2 members, got {few}: nobody verifies an answer of their own; "
-                         "name another, or route")
+    if strategy == 'verify': _check_verifiers(min(len(c.team) for c in cases))
     _hear(population, cases, strategy, max_new_tokens)
     return [_reply(case, choice, strategy) for case, choice in zip(cases, _choices(population, cases, strategy))]
 

@@ -176,11 +176,12 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                                               'verify: a second one checks what the others propose.')] = 'route',
         max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48):
     "Ask the organelles of a run: each answer, the choice, and why."
-    from evolora.asking import ask, router_of
+    from evolora.asking import ask, check_request, router_of
     from evolora.evaluation import cells_of
     from evolora.sessions import colony
     population, record = colony(run)
     who = members if members == 'auto' else [None if m.strip() == 'host' else m.strip() for m in members.split(',')]
+    check_request(population, [prompt], members=who, strategy=strategy, max_new_tokens=max_new_tokens)
     with progress(stays=False) as bar:
         router = router_of(run, population, cells=cells_of(record), on_rows=partial(bar.reached, 'a router'))
     reply = ask(population, prompt, router=router, members=who, strategy=strategy, max_new_tokens=max_new_tokens)

@@ -31,6 +31,7 @@ class Colony(Actors):
         super().__init__(lambda id, prompt, seed: says(id, prompt), ids)
         self.likes, self.heard, self.read = likes, [], []
         self.host = SimpleNamespace(encode=lambda prompts: [[1] * 10 for _ in prompts],
+                                    config=SimpleNamespace(get_text_config=SimpleNamespace),
                                     meter=SimpleNamespace(forward=lambda tokens, logits: 1000 * tokens + logits))
 
     def adapter_flops_per_token(self, id): return 7
