@@ -199,8 +199,6 @@ class Evaluation:
     def macro(self) -> float: return float(np.mean(list(self.families.values())))
     @property
     def worst_family(self) -> str: return min(self.families, key=self.families.get)
-    @property
-    def geometric_mean(self) -> float: return math.prod(self.families.values())**(1 / len(self.families))
     def __len__(self) -> int: return len(self.answers)
     def __repr__(self) -> str: return f"Evaluation({self.name!r}, {self.interval()}, {len(self)} tasks)"
 

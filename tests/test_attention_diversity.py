@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch.func import jacrev
 
-from evolora.attention.diversity import (CELLS, ast_distance, behaviour_distance, cell_of, describe, influence, novel,
-                                         text_map)
+from evolora.attention.diversity import (CELLS, ast_distance, behaviour_distance, cell_of, describe, influence, novel)
 from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, control, variant
 from evolora.attention.mixers import Mixer
 from evolora.attention.programs import Program, build
@@ -92,8 +91,6 @@ def test_cells_fill():
     assert cell_of({'lookback': .35, 'rank': .7}) == (1, 1)     # an edge belongs to the bin above
     points = [describe(build(program)) for program in PROGRAMS[:5]] + [describe(build(Program(control('mean'))))]
     assert len({cell_of(point) for point in points}) >= 3
-    lines = text_map({'a': low, 'b': high, 'c': high}).split('\n')
-    assert len(lines) == 6 and lines[0].endswith('b c') and lines[4].startswith('| a') and 'lookback' in lines[5]
 
 
 def test_what_is_refused_before_training():

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TIERS', 'Size', 'Tier', 'read_tier', 'positions', 'own_parameters', 'Block', 'LanguageModel', 'parameters', 'blank',
-           'ladder_sizes', 'within_budget', 'step_flops']
+           'ladder_sizes', 'step_flops']
 
 # %% ../../nbs/attention/11_ladder.ipynb #078170ea
 import math
@@ -162,10 +162,6 @@ def ladder_sizes(tier: Tier, mechanism_class: type[Mixer]) -> list[int]:
     "Parameters at each size of a tier, for the axis of a scaling law; without the table if tokens are not bytes"
     kind = 'all' if tier.vocab <= 256 else 'without_embedding'
     return [parameters(blank(mechanism_class, size, tier.vocab))[kind] for size in tier.sizes]
-
-def within_budget(model: nn.Module, baseline: nn.Module, most: float = .05) -> bool:
-    "Whether a model has no more than this share of parameters above the baseline's"
-    return parameters(model)['all'] <= (1 + most) * parameters(baseline)['all']
 
 # %% ../../nbs/attention/11_ladder.ipynb #9d79d05e
 def _forward_flops(model: LanguageModel, tier: Tier, device: str) -> int:
