@@ -120,7 +120,7 @@ for old in books:
         if t != s: cell['source'] = t.splitlines(keepends=True)
         if cell.get('outputs'): cell['outputs'] = said(cell['outputs'])
     Path(new).write_text(json.dumps(nb, ensure_ascii=False, indent=1) + '\n', encoding='utf-8')
-files = subprocess.run(['git', 'ls-files', 'tests', 'CONTRIBUTING.md', '.ci', 'settings.ini', 'setup.py'], capture_output=True, text=True).stdout.split()
+files = subprocess.run(['git', 'ls-files', 'tests', 'CONTRIBUTING.md', '.ci/run', 'settings.ini', 'setup.py'], capture_output=True, text=True).stdout.split()
 for f in files:
     p = Path(f)
     if p.suffix not in ('.py', '.md', '.ini', '') or not p.is_file(): continue
