@@ -26,7 +26,7 @@ setup(
     # The folders of presets, weights and lab notebooks hold no code, but travel like packages.
     packages=[*find_namespace_packages(include=['evolora', 'evolora.*'], exclude=['*.__pycache__']), 'evolora._lab'],
     package_dir={'evolora._lab': 'nbs/lab'}, include_package_data=True,
-    package_data={'evolora': ['presets/*.yaml', 'embedded/*'], 'evolora._lab': ['*.ipynb']},
+    package_data={'evolora': ['ecology/presets/*.yaml', 'host/embedded/*', 'tasks/modes.json', 'py.typed', '**/*.pyi'], 'evolora._lab': ['*.ipynb']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
     extras_require={'attention': optional, 'dev': [*settings['dev_requirements'].split(), *optional]},
     cmdclass={'sdist': Sources},

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evolora.evaluation import holdout
-from evolora.tasks import Cell, draw_tasks
+from evolora.evaluation.evaluation import holdout
+from evolora.tasks.streams import Cell, draw_tasks
 
 
 class Actors:

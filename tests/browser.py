@@ -28,7 +28,7 @@ SWITCHES = ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disab
 # JupyterLab asks about its news once for each user, in front of everything else.
 SETTINGS = {'@jupyterlab/apputils-extension/notification': {'fetchNews': 'false', 'checkForUpdates': False}}
 NUMBERED = re.compile(r'\[\d+\]')
-RUN = 'import sys; from evolora.cli import main; main(sys.argv[1:])'
+RUN = 'import sys; from evolora.cli.app import main; main(sys.argv[1:])'
 
 
 def chromium() -> str | None:

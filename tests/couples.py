@@ -5,21 +5,21 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from evolora.adapters import Factors
-from evolora.assimilation import Assimilation, AssimilationConfig
-from evolora.configuration import EcologyConfig
-from evolora.curriculum import CurriculumConfig
-from evolora.ecology import Ecology
-from evolora.economy import EconomyConfig
-from evolora.exams import Examiner
-from evolora.families import Grade
-from evolora.gates import turn
-from evolora.organelles import Population, Traits
-from evolora.plasticity import Plasticity, PlasticityConfig
-from evolora.randomness import seed_of, stream
-from evolora.tasks import Cell
-from evolora.trials import attempt
-from evolora.variation import VariationConfig, gaussian
+from evolora.host.adapters import Factors
+from evolora.assimilation.pairing import Assimilation, AssimilationConfig
+from evolora.ecology.config import EcologyConfig
+from evolora.tasks.curriculum import CurriculumConfig
+from evolora.ecology.ecology import Ecology
+from evolora.economy.ledger import EconomyConfig
+from evolora.assimilation.examiner import Examiner
+from evolora.tasks.families import Grade
+from evolora.assimilation.gates import turn
+from evolora.organelles.population import Population, Traits
+from evolora.organelles.updates import Plasticity, PlasticityConfig
+from evolora.utils.randomness import seed_of, stream
+from evolora.tasks.streams import Cell
+from evolora.assimilation.trials import attempt
+from evolora.ecology.variation import VariationConfig, gaussian
 
 CELLS = [Cell('math', 1), Cell('string.sort', 2), Cell('logic.bool', 1), Cell('word.count', 3)]
 FAMILIES = [c.family for c in CELLS]

@@ -13,8 +13,8 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from browser import SWITCHES, chromium
-from evolora.dashboard import dashboard
-from evolora.report import report
+from evolora.analysis.run_dashboard import dashboard
+from evolora.analysis.run_report import report
 
 STYLE = """
 body { font: 15px/1.6 sans-serif; max-width: 900px; margin: 20px auto } .anchor-link { display: none }

@@ -3,10 +3,10 @@ import json
 
 import numpy as np
 
-from evolora.attention.discovery import SearchConfig
-from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.attention.programs import Program
-from evolora.attention.scaling import fit, horizon_correlation, paired_gain, score
+from evolora.attention.search.search import SearchConfig
+from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
+from evolora.host.mechanisms.programs import Program
+from evolora.attention.scoring.scaling import fit, horizon_correlation, paired_gain, score
 
 FRAMEWORK, SIZES = 'coefficient_dynamics', [28_000, 66_000, 162_000, 342_000]
 FAILS = [('invalid', 'causality: y[3] changes with x[4]'), ('timeout', 'expected an end within 60 s, got none'),

@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from evolora.chronicle import Generation
-from evolora.gates import event, judge, tally, turn
-from evolora.runs import TABLES, Run
+from evolora.ecology.record import Generation
+from evolora.assimilation.gates import event, judge, tally, turn
+from evolora.ecology.runs import TABLES, Run
 
 CELLS = [(family, depth) for family in ('code.format', 'logic.bool', 'math', 'string.sort') for depth in (1, 2, 3)]
 

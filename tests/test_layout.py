@@ -1,69 +1,49 @@
 """The house: what lies where, who may import whom, and how large a module may grow.
 
-The import rule: a module imports only modules whose notebook comes earlier by file name. It holds wherever the import
-stands: at the top, under `if TYPE_CHECKING`, or lazily inside a function. Being lazy saves time; it does not break a
-cycle of ideas. Only for heavy libraries does the place matter: some modules may need them, but only when they are used.
+The rooms, their order and their map are in `rooms.py`. A room imports only rooms above it, and inside a room a module
+imports only modules whose notebook comes before its own. It holds wherever the import stands: at the top, under
+`if TYPE_CHECKING`, or lazily inside a function. Being lazy saves time; it does not break a cycle of ideas. Only for
+heavy libraries does the place matter: some modules may need them, but only when they are used.
 
-`import evolora` took 2 ms when this was written (0.3 s is allowed). No clock is asserted: that nothing but the package
-itself is loaded says the same on every machine.
+Each rule is one case, which names everything that offends it.
 """
 import ast
 import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from evolora.theme import lacks
+import faces
+from evolora.analysis.theme import lacks
+from rooms import MODULES, NBS, PACKAGE, ROOMS, ROOT, imports, path_of, room_of, used_by, written
 
-ROOT = Path(__file__).resolve().parents[1]
-NBS, PACKAGE = ROOT / 'nbs', ROOT / 'evolora'
 TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md', 'CONTRIBUTING.md', 'LICENSE', '.ci',
              '.gitignore'}
 
-# Modules of evolora.attention that may import torch at the top.
-ATTENTION = '''
-    operations mixers dynamics regression matrices frameworks programs hosting corpus ladder training validation
-    evaluation diversity proposals edits endpoint grammar openevolve discovery findings records pictures
-    account panel standards bridge'''.split()
-
-# Libraries that few modules may import: at the top, and only inside functions.
+# Libraries that only some rooms (or modules) may import: at the top, and only inside functions.
 HEAVY = {
-    'torch': ({'adapters', 'credit', 'decoder', 'engine', 'generation', 'gguf', 'host', 'plasticity', 'pretraining',
-               'trees',
-               'organelles', 'merging', 'variation', 'exams', 'assimilation', 'trials', 'demography', 'configuration',
-               'controls', 'profiles', 'ecology', 'state', 'checkpoints', 'sessions', 'audit', 'training', 'baselines',
-               'export', 'comparison', 'inspection', 'runner', 'views', 'weights', 'widgets', 'window', 'lab',
-               'overhead',
-               'acceptance', 'benchmarks', 'learning', 'results', 'survival', 'twins', 'flops', 'calibration', 'real',
-               'forgetting',
-               *(f'attention.{name}' for name in ATTENTION)},
-              {'runs', 'doctor', 'bench', 'cli'}),
-    'altair': ({'theme', 'charts', 'attempts', 'inspection', 'live', 'report', 'dashboard', 'timeline', 'weights',
-                *(f'attention.{name}' for name in ('pictures', 'account', 'panel'))},
-               {'cli', 'bench', 'results'}),
-    'vl_convert': ({'theme', 'page', 'timeline'}, set()),
-    'ipywidgets': ({'widgets', 'window', 'lab', 'attention.panel'}, set()),
+    'torch': ({'host.mechanisms', 'host', 'organelles', 'assimilation', 'ecology', 'evaluation', 'analysis', 'lab',
+               'attention.scoring', 'attention.search', 'attention.report', 'experiments'},
+              {'cli'}),
+    'altair': ({'analysis', 'lab', 'attention.report'}, {'cli', 'experiments'}),
+    'vl_convert': ({'analysis'}, set()),
+    'ipywidgets': ({'lab', 'attention.report.panel'}, set()),
     'IPython': ({'lab'}, set()),           # which cell is run
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
+# Modules that load no torch, beside those of utils, economy, tasks and cli: what reads a run starts at once.
+QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.off_policy', 'assimilation.gates',
+         'ecology.record', 'ecology.diagnosis', 'ecology.runs', 'evaluation.evaluation', 'evaluation.routing',
+         'evaluation.answering', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
+         'analysis.run_comparison', 'analysis.charts', 'analysis.html', 'analysis.run_dashboard',
+         'analysis.run_report', 'analysis.animation', 'lab.notebooks', 'lab.live_charts', 'attention.scoring.sandbox',
+         'attention.scoring.workers', 'attention.scoring.scaling'}
+LIGHT = {'utils', 'economy', 'tasks', 'cli'}
 
-
-def place(path):
-    "Where a module notebook comes in reading order"
-    if path.parent == NBS: return path.stem
-    # Mechanisms stand below the host, which may be built of one; the search for them stands on everything but commands.
-    return f"{'00' if path.stem < '10' else '19'}_~{path.stem}"
-
-
-# name → notebook, in import order
-MODULES = {'.'.join([*path.relative_to(NBS).parts[:-1], path.stem.split('_', 1)[1]]): path for path in sorted(
-    [*NBS.glob('[0-9]*.ipynb'), *NBS.glob('attention/[0-9]*.ipynb')], key=place)}
 NOTEBOOKS = [path for path in sorted(NBS.rglob('*.ipynb'))
              if not any(part.startswith(('.', '_')) for part in path.relative_to(NBS).parts)]
-
 VEGALITE = 'application/vnd.vegalite'
 WIDTH = 120
 SOURCES = [path for folder in (PACKAGE, ROOT / 'tests') for path in sorted(folder.rglob('*.py'))
@@ -72,8 +52,8 @@ SOURCES = [path for folder in (PACKAGE, ROOT / 'tests') for path in sorted(folde
 
 def ids(path): return path.relative_to(NBS).as_posix()
 def load(path): return json.loads(path.read_text(encoding='utf-8'))
-def module_of(name): return PACKAGE / f"{name.replace('.', '/')}.py"
 def source(cell): return cell['source'] if isinstance(cell['source'], str) else ''.join(cell['source'])
+def code_of(module): return path_of(module).read_text(encoding='utf-8')
 
 
 def python(code):
@@ -88,39 +68,19 @@ def exported(path):
     return [line for cell in cells for line in cell.strip().split('\n') if not line.startswith('#|')]
 
 
-def absolute(node, module):
-    "The dotted names that an import statement in a module of the package may load"
-    if isinstance(node, ast.Import): return [alias.name for alias in node.names]
-    package = f'evolora.{module}'.split('.')[:-node.level]
-    base = '.'.join(filter(None, [*(package if node.level else []), node.module or '']))
-    return [base, *(f'{base}.{alias.name}' for alias in node.names)]
-
-
-def imports(module, code):
-    "(dotted name, whether it stands inside a function) of every import in a module of the package"
-    def walk(node, lazy):
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.Import, ast.ImportFrom)):
-                yield from ((name, lazy) for name in absolute(child, module))
-            yield from walk(child, lazy or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
-    return list(walk(ast.parse(code), False))
-
-
 def wrong_order(module, code, order):
-    "Modules of the package that this one imports although their notebook does not come before its own"
-    # `gguf` is a library, and `evolora.gguf` a module of ours
-    used = {name[8:] for name, _ in imports(module, code) if name.startswith('evolora.')} & set(order)
-    return sorted(name for name in used if order.index(name) >= order.index(module))
+    "Modules of the package that this one imports although they do not come before it"
+    return sorted(name for name in used_by(module, code, order) if order.index(name) >= order.index(module))
 
 
 def wrong_heavy(module, code):
     "Heavy libraries that this module imports where it may not"
-    wrong = []
+    wrong, own = [], {module, room_of(module)}
     for name, lazy in imports(module, code):
         like_torch = any(name == like or name.startswith(like + '.') for like in LIKE_TORCH)
         library = 'torch' if like_torch else name.split('.')[0]
-        anywhere, lazily = HEAVY.get(library, ({module}, set()))
-        if module not in anywhere and not (lazy and module in lazily): wrong.append(name)
+        anywhere, lazily = HEAVY.get(library, (own, set()))
+        if not own & anywhere and not (lazy and own & lazily): wrong.append(name)
     return wrong
 
 
@@ -132,68 +92,83 @@ def test_the_top_level_is_fixed():
     assert {path.split('/')[0] for path in done.stdout.split('\0') if path} == TOP_LEVEL
 
 
-def test_notebook_and_module_have_the_same_name():
+def test_every_notebook_writes_the_module_of_its_name():
+    wrong = []
     for name, path in MODULES.items():
-        assert re.fullmatch(r'\d\d_[a-z]+', path.stem), f'{path.name}: expected two digits, an underscore and one word'
         named = [match[1] for cell in load(path)['cells']
                  if (match := re.match(r'#\|\s*default_exp\s+(\S+)', source(cell)))]
-        assert named == [name], f'{path.name}: expected `#| default_exp {name}`, got {named}'
-        module = module_of(name).read_text(encoding='utf-8')
-        assert f'../nbs/{ids(path)}' in module, f'evolora.{name} comes from another notebook'
+        if named != [name]: wrong.append(f'{ids(path)}: expected `#| default_exp {name}`, got {named}')
+        if f'nbs/{ids(path)}' not in code_of(name): wrong.append(f'evolora.{name} comes from another notebook')
+    assert not wrong
 
 
-def test_every_module_has_a_notebook():
-    assert len(set(MODULES)) == len([path for path in NOTEBOOKS if path.stem[:1].isdigit() and path.parent.name in (
-        'nbs', 'attention')]), 'two notebooks write one module'
+def test_every_notebook_and_every_module_has_a_room():
+    numbered = [path for path in NOTEBOOKS if path.relative_to(NBS).parts[0][:1].isdigit()]
+    assert sorted(numbered) == sorted(MODULES.values()), 'a notebook outside of the rooms, or two of one name'
     found = {'.'.join(path.relative_to(PACKAGE).with_suffix('').parts) for path in PACKAGE.rglob('*.py')}
-    assert found - {'__init__', '_modidx', 'attention.__init__'} == set(MODULES)
+    assert {name for name in found if not name.rpartition('.')[2].startswith('_')} == set(MODULES)
+    rooms = {path.name for path in PACKAGE.iterdir() if not path.name.startswith(('_', '.'))} - {'py.typed'}
+    assert rooms == {room.split('.')[0] for room in ROOMS} and len(rooms) <= 16
 
 
-@pytest.mark.parametrize('name', MODULES)
-def test_imports_go_back_in_reading_order(name):
-    wrong = wrong_order(name, module_of(name).read_text(encoding='utf-8'), list(MODULES))
-    assert not wrong, f'{MODULES[name].name} comes before, and so may not import: {wrong}'
+def test_rooms_and_modules_import_one_way():
+    order = list(MODULES)
+    wrong = {name: found for name in MODULES if (found := wrong_order(name, code_of(name), order))}
+    assert not wrong, f'these import what comes after them: {wrong}'
 
 
-@pytest.mark.parametrize('name', MODULES)
-def test_heavy_libraries_stay_where_they_belong(name):
-    wrong = wrong_heavy(name, module_of(name).read_text(encoding='utf-8'))
-    assert not wrong, f'evolora.{name} may not import {wrong} there'
+def test_heavy_libraries_stay_where_they_belong():
+    wrong = {name: found for name in MODULES if (found := wrong_heavy(name, code_of(name)))}
+    assert not wrong, f'these may not import that there: {wrong}'
 
 
 def test_the_rules_catch_what_they_are_for():
-    order = ['tasks', 'host', 'economy']
-    assert wrong_order('host', 'from .economy import x', order) == ['economy']
-    assert wrong_order('host', 'def f():\n    from evolora import economy', order) == ['economy']
-    assert wrong_order('host', 'def f():\n    import evolora.host', order) == ['host']
-    assert wrong_order('host', 'from .tasks import x\nimport numpy', order) == []
-    assert wrong_order('tasks', 'import host', order) == []
-    order = ['attention.mixers', 'host', 'attention.search']
-    assert wrong_order('attention.mixers', 'from ..host import x\nfrom .search import y', order) == sorted(order[1:])
-    assert wrong_order('host', 'from evolora.attention import search', order) == ['attention.search']
-    assert wrong_order('attention.search', 'from ..host import x\nfrom .mixers import y', order) == []
-    assert wrong_heavy('economy', 'def f():\n    import torch.nn') == ['torch.nn']
-    assert wrong_heavy('economy', 'from transformers import x') == ['transformers', 'transformers.x']
-    assert wrong_heavy('cli', 'def f():\n    import torch') == wrong_heavy('host', 'import torch') == []
-    assert wrong_heavy('cli', 'import torch') == ['torch'] and wrong_heavy('ecology', 'import altair') == ['altair']
+    order = ['tasks.streams', 'host.model', 'host.pretraining', 'economy.ledger']
+    assert wrong_order('host.model', 'from ..economy.ledger import x', order) == ['economy.ledger']
+    assert wrong_order('host.model', 'def f():\n    from evolora.economy import ledger', order) == ['economy.ledger']
+    assert wrong_order('host.model', 'def f():\n    import evolora.host.model', order) == ['host.model']
+    assert wrong_order('host.model', 'from .pretraining import y', order) == ['host.pretraining']
+    assert wrong_order('host.model', 'from ..tasks.streams import x\nimport numpy', order) == []
+    assert wrong_order('host.pretraining', 'from .model import x', order) == []
+    assert wrong_order('tasks.streams', 'import host', order) == []
+    assert wrong_heavy('economy.ledger', 'def f():\n    import torch.nn') == ['torch.nn']
+    assert wrong_heavy('economy.ledger', 'from transformers import x') == ['transformers', 'transformers.x']
+    assert wrong_heavy('cli.app', 'def f():\n    import torch') == wrong_heavy('host.model', 'import torch') == []
+    assert wrong_heavy('cli.app', 'import torch') == ['torch']
+    assert wrong_heavy('ecology.ecology', 'import altair') == ['altair']
+    assert wrong_heavy('attention.report.panel', 'import ipywidgets') == []
+    assert wrong_heavy('attention.report.charts', 'import ipywidgets') == ['ipywidgets']
 
 
-def test_importing_the_package_loads_nothing_else():
-    loaded = python('import sys; before = set(sys.modules); import evolora; print(*sorted(set(sys.modules) - before))')
-    assert loaded == ['evolora']
+def test_the_map_and_the_pages_of_the_rooms_follow_the_house():
+    old = [path.relative_to(NBS).as_posix() for path, text in written().items()
+           if not path.exists() or path.read_text(encoding='utf-8') != text]
+    assert not old, f'the house has changed: run `python tests/rooms.py --write` for {old}'
+
+
+def test_importing_the_package_loads_nothing_but_the_lazy_loader():
+    code = 'import sys, {0}; before = set(sys.modules); import evolora; print(*sorted(set(sys.modules) - before))'
+    assert python(code.format('lazy_loader, ast')) == ['evolora']
+
+
+def test_the_faces_hand_on_what_there_is():
+    assert not faces.unwritten(), 'names have changed: run `python tests/faces.py --write`'
+    tops = {name for names in faces.NOUNS.values() for name in names} | {room.split('.')[0] for room in ROOMS}
+    found = python('import evolora; print(*dir(evolora)); [getattr(evolora, name) for name in dir(evolora)]')
+    assert set(found) == tops
+    python(''.join(f'import evolora.{room} as room; [getattr(room, name) for name in dir(room)]\n' for room in ROOMS))
 
 
 def test_modules_without_torch_load_no_torch():
-    pure = [name for name in MODULES if name not in HEAVY['torch'][0]]
+    pure = [name for name in MODULES if name in QUICK or room_of(name) in LIGHT]
+    assert QUICK <= set(MODULES)
     code = ''.join(f'import evolora.{name}\nif "torch" in sys.modules: print({name!r}); sys.exit()\n' for name in pure)
     assert python(f'import sys\n{code}') == [], 'the module named here, or one that it imports, loads torch'
 
 
-@pytest.mark.parametrize('path', MODULES.values(), ids=ids)
-def test_a_module_is_no_longer_than_a_reader_can_hold(path, record_property):
-    lines = exported(path)
-    record_property('exported_lines', len(lines))
-    assert len(lines) <= 400, f'{path.name} exports {len(lines)} lines, at most 400 are wanted: it is two modules'
+def test_a_module_is_no_longer_than_a_reader_can_hold():
+    long = {ids(path): n for path in MODULES.values() if (n := len(exported(path))) > 400}
+    assert not long, f'these export more than 400 lines, and are two modules each: {long}'
 
 
 def too_wide(path):
@@ -207,9 +182,8 @@ def too_wide(path):
     return wide
 
 
-@pytest.mark.parametrize('path', SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_line_is_too_wide(path):
-    wide = too_wide(path)
+def test_no_line_is_too_wide():
+    wide = [found for path in SOURCES for found in too_wide(path)]
     assert not wide, f'at most {WIDTH} are wanted: ' + ', '.join(wide)
 
 
@@ -219,30 +193,39 @@ def test_only_the_generated_list_of_names_may_be_wide(tmp_path):
     assert too_wide(path) == [f'x.py:4 has {WIDTH + 1} columns']
 
 
-@pytest.mark.parametrize('path', MODULES.values(), ids=ids)
-def test_a_module_notebook_opens_with_its_name_and_purpose(path):
-    first = load(path)['cells'][0]
-    assert first['cell_type'] == 'markdown' and re.match(rf"# {path.stem.split('_', 1)[1]}\n> \S", source(first))
+def test_a_module_notebook_opens_with_its_name_and_purpose():
+    firsts = {path: load(path)['cells'][0] for path in MODULES.values()}
+    wrong = [ids(path) for path, first in firsts.items() if first['cell_type'] != 'markdown'
+             or not re.match(rf"# {path.stem.split('_', 1)[1]}\n> \S", source(first))]
+    assert not wrong, f'expected `# name` and `> what it is for` in the first cell of: {wrong}'
 
 
-@pytest.mark.parametrize('path', NOTEBOOKS, ids=ids)
-def test_a_notebook_is_clean_and_small(path):
-    nb, module = load(path), path in MODULES.values()
+def unclean(path):
+    "What is wrong with a saved notebook"
+    nb, module, wrong = load(path), path in MODULES.values(), []
+    def expect(holds, what):
+        if not holds: wrong.append(f'{ids(path)}: {what}')
     names = [cell.get('id') for cell in nb['cells']]
-    assert all(names) and len(set(names)) == len(names), 'every cell needs an id of its own'
-    assert (nb['nbformat'], nb['nbformat_minor'] >= 5) == (4, True)
-    assert nb['metadata'].get('kernelspec') == {'display_name': 'python3', 'language': 'python', 'name': 'python3'}
-    assert set(nb['metadata']) <= {'kernelspec', 'widgets'}, 'run nbdev_clean'
+    expect(all(names) and len(set(names)) == len(names), 'every cell needs an id of its own')
+    expect((nb['nbformat'], nb['nbformat_minor'] >= 5) == (4, True), 'another format')
+    expect(nb['metadata'].get('kernelspec') == {'display_name': 'python3', 'language': 'python', 'name': 'python3'},
+           'another kernel')
+    expect(set(nb['metadata']) <= {'kernelspec', 'widgets'}, 'run nbdev_clean')
     code = [cell for cell in nb['cells'] if cell['cell_type'] == 'code']
-    assert all(cell['execution_count'] is None for cell in code), 'run nbdev_clean'
+    expect(all(cell['execution_count'] is None for cell in code), 'run nbdev_clean')
     outputs = [output for cell in code for output in cell['outputs']]
-    assert not any(output['output_type'] == 'error' for output in outputs), 'an error was left in the outputs'
+    expect(not any(output['output_type'] == 'error' for output in outputs), 'an error was left in the outputs')
     kinds = [kind for output in outputs for kind in output.get('data', {})]
     view = 'application/vnd.jupyter.widget-view+json'
-    assert 'widgets' in nb['metadata'] or view not in kinds, 'a widget without its state'
-    if module: assert not any(kind.startswith('image/') for kind in kinds), 'a picture'
+    expect('widgets' in nb['metadata'] or view not in kinds, 'a widget without its state')
+    if module: expect(not any(kind.startswith('image/') for kind in kinds), 'a picture')
     size, limit = path.stat().st_size, 100_000 if module else 300_000
-    assert size <= limit, f'{path.name} has {size} bytes, at most {limit} are wanted: keep outputs small'
+    expect(size <= limit, f'{size} bytes, at most {limit} are wanted: keep outputs small')
+    return wrong
+
+
+def test_notebooks_are_clean_and_small():
+    assert not (wrong := [found for path in NOTEBOOKS for found in unclean(path)]), '\n'.join(wrong)
 
 
 def pictures(path):
@@ -256,19 +239,18 @@ def mute(path):
     "What the charts of a notebook do not say, and what a reader without JavaScript cannot see"
     wrong = [f'{cell}: {lack}' for cell, data in pictures(path) for kind, spec in data.items() if VEGALITE in kind
              for lack in lacks(spec)]
-    if path in MODULES.values(): return wrong           # these have no pictures, and 18_benchmarks has a table instead
+    if path in MODULES.values(): return wrong           # these have no pictures, and speed has a table instead
     return wrong + [f'{cell}: no picture beside the chart' for cell, data in pictures(path) if 'image/png' not in data]
 
 
-@pytest.mark.parametrize('path', NOTEBOOKS, ids=ids)
-def test_every_saved_chart_speaks(path):
-    wrong = mute(path)
-    assert not wrong, f'mend the cell and run {path.name} again: ' + '; '.join(wrong)
+def test_every_saved_chart_speaks():
+    wrong = {ids(path): found for path in NOTEBOOKS if (found := mute(path))}
+    assert not wrong, f'mend the cells and run these again: {wrong}'
 
 
 def test_there_are_charts_to_hear_and_a_mute_one_is_found(tmp_path):
     seen = {ids(path): len(pictures(path)) for path in NOTEBOOKS}
-    assert seen['18_benchmarks.ipynb'] and seen['experiments/learning.ipynb']
+    assert seen['13_experiments/01_speed.ipynb'] and seen['experiments/learning.ipynb']
     assert sum(seen.values()) > 30, seen
     spec = {'title': 'Drift', 'description': 'Drift by generation, which rises', 'mark': 'line', 'encoding': {
         'x': {'field': 'generation', 'type': 'quantitative', 'title': 'generation'},
@@ -300,9 +282,9 @@ def lost(path):
             and speaks(source(cell)) and cell['id'] not in SLIDERS.get(path.name, ())]
 
 
-@pytest.mark.parametrize('path', sorted((NBS / 'tutorials').glob('*.ipynb')), ids=ids)
-def test_a_tutorial_shows_what_it_talks_about(path):
-    assert not (found := lost(path)), f'run {path.name} again: nothing is shown below {", ".join(found)}'
+def test_a_tutorial_shows_what_it_talks_about():
+    wrong = {path.name: found for path in sorted((NBS / 'tutorials').glob('*.ipynb')) if (found := lost(path))}
+    assert not wrong, f'run these again: nothing is shown below the cells {wrong}'
 
 
 def test_a_cell_that_lost_its_output_is_found(tmp_path):

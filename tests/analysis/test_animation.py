@@ -5,8 +5,8 @@ from hostile import write_hostile
 from PIL import Image
 from synthetic import write_run
 
-import evolora.timeline
-from evolora.timeline import timeline
+import evolora.analysis.animation
+from evolora.analysis.animation import timeline
 
 
 def frames(path):
@@ -41,7 +41,7 @@ def test_nothing_is_written_over_and_nothing_half(tmp_path, monkeypatch):
                                ('x.gif', 0, '.5 to 120')):
         with pytest.raises(ValueError, match=said): timeline(folder, folder / out, seconds=seconds)
     def stopped(*_): raise KeyboardInterrupt
-    monkeypatch.setattr(evolora.timeline, '_encode', stopped)
+    monkeypatch.setattr(evolora.analysis.animation, '_encode', stopped)
     with pytest.raises(KeyboardInterrupt): timeline(folder)
     assert sorted(folder.iterdir()) == before
     (folder / 'timeline.gif').write_text('mine')

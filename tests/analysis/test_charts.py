@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import t as student
 from synthetic import CELLS, lived_again, records
 
-from evolora.analysis import age_table, attempt_table, gather, organelle_table
-from evolora.charts import (CHARTS, OKABE_ITO, bundle, chart_accuracy, chart_ages, chart_attempts, chart_cells,
+from evolora.analysis.tables import age_table, attempt_table, gather, organelle_table
+from evolora.analysis.charts import (CHARTS, OKABE_ITO, bundle, chart_accuracy, chart_ages, chart_attempts, chart_cells,
                             chart_curriculum, chart_energy, chart_flows, chart_gates, chart_lineage, chart_population,
                             chart_roi, chart_turns, lacks, save_chart, setup)
-from evolora.runs import TABLES
+from evolora.ecology.runs import TABLES
 
 
 @pytest.fixture(scope='module')

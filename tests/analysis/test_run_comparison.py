@@ -5,14 +5,14 @@ import pytest
 from scipy.stats import t
 from synthetic import write_run
 
-from evolora.comparison import comparable, comparison, mean_interval
-from evolora.configuration import load_config
-from evolora.dashboard import dashboard
-from evolora.ecology import Ecology
-from evolora.host import tiny_host
-from evolora.report import report
-from evolora.runs import begin, config_differences, differences
-from evolora.sessions import begin_session
+from evolora.analysis.run_comparison import comparable, comparison, mean_interval
+from evolora.ecology.config import load_config
+from evolora.analysis.run_dashboard import dashboard
+from evolora.ecology.ecology import Ecology
+from evolora.host.model import tiny_host
+from evolora.analysis.run_report import report
+from evolora.ecology.runs import begin, config_differences, differences
+from evolora.ecology.sessions import begin_session
 
 
 @pytest.fixture(scope='module')

@@ -14,14 +14,14 @@ import pytest
 from hostile import ANSWERS, SCRIPT, write_hostile, write_strange_cells
 from synthetic import lived_again, records, write_run
 
-from evolora.analysis import gather, load
-from evolora.charts import CHARTS
-from evolora.dashboard import answer_sample, dashboard, tame
-from evolora.lab import Lab
-from evolora.page import figure, inert, page, table_html
-from evolora.report import report
-from evolora.watch import follow
-from evolora.widgets import TABS
+from evolora.analysis.tables import gather, load
+from evolora.analysis.charts import CHARTS
+from evolora.analysis.run_dashboard import answer_sample, dashboard, tame
+from evolora.lab.lab import Lab
+from evolora.analysis.html import figure, inert, page, table_html
+from evolora.analysis.run_report import report
+from evolora.cli.watch import follow
+from evolora.lab.widgets import TABS
 
 OURS = set('html head meta title style body a header h1 h2 h3 bdi p dl div dt dd small nav ul li main section table '
            'caption thead tbody tr th td button figure figcaption details summary b noscript footer script'.split())
@@ -138,7 +138,7 @@ def test_a_long_run_is_not_a_long_page(tmp_path):
 
 def test_nor_is_one_of_ten_thousand_generations(tmp_path, monkeypatch):
     data = lived_again(gather(records(generations=400, size=8, tries=1), name='endless'), 25)
-    monkeypatch.setattr('evolora.dashboard.load', lambda folder: data)
+    monkeypatch.setattr('evolora.analysis.run_dashboard.load', lambda folder: data)
     assert dashboard('endless', tmp_path / 'page.html').stat().st_size < 3_000_000
 
 

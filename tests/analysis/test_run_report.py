@@ -2,10 +2,10 @@
 import pytest
 from synthetic import write_run
 
-from evolora.analysis import load, summary
-from evolora.charts import CHARTS
-from evolora.report import report
-from evolora.runs import Run
+from evolora.analysis.tables import load, summary
+from evolora.analysis.charts import CHARTS
+from evolora.analysis.run_report import report
+from evolora.ecology.runs import Run
 
 
 @pytest.fixture(scope='module')

@@ -7,14 +7,15 @@ import pytest
 from hostile import ANSWERS
 from synthetic import CELLS, records, write_run
 
-from evolora.analysis import (age_table, attempt_table, balances, cell_history, cell_table, energy_table, gate_table,
-                              gather, lineage, load, markdown_table, organelle_table, summary, uplift_interval)
-from evolora.charts import chart_lineage
-from evolora.gates import event, judge, turn
-from evolora.inspection import Beside
-from evolora.randomness import stream
-from evolora.runs import TABLES, Run
-from evolora.sequential import log_e_value
+from evolora.analysis.tables import (age_table, attempt_table, balances, cell_history, cell_table, energy_table,
+                                     gate_table, gather, lineage, load, markdown_table, organelle_table, summary,
+                                     uplift_interval)
+from evolora.analysis.charts import chart_lineage
+from evolora.assimilation.gates import event, judge, turn
+from evolora.analysis.weights import Beside
+from evolora.utils.randomness import stream
+from evolora.ecology.runs import TABLES, Run
+from evolora.assimilation.sequential import log_e_value
 
 
 @pytest.fixture(scope='module')

@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.inspection`: every number against dense matrices, other models, hostile text."""
+"""What no lesson shows of `weights`: every number against dense matrices, other models, hostile text."""
 import json
 import re
 import shutil
@@ -10,20 +10,20 @@ import torch
 from couples import moved
 from safetensors.torch import load_file, save_file
 
-from evolora.asking import question
-from evolora.checkpoints import _own, checkpoints, read_births
-from evolora.configuration import load_config
-from evolora.ecology import Ecology
-from evolora.files import digest
-from evolora.forms import Form
-from evolora.gates import judge
-from evolora.host import tiny_host
-from evolora.inspection import (answers_beside, chart_delta, chart_drift, chart_similarity, chart_spectra, delta_norms,
-                                drift, inspect, similarity, spectra)
-from evolora.organelles import Population, Traits
-from evolora.randomness import stream
-from evolora.sessions import begin_session, colony, colony_births, resume_session
-from evolora.tasks import Cell
+from evolora.evaluation.answering import question
+from evolora.ecology.checkpoint_files import _own, checkpoints, read_births
+from evolora.ecology.config import load_config
+from evolora.ecology.ecology import Ecology
+from evolora.utils.files import digest
+from evolora.tasks.forms import Form
+from evolora.assimilation.gates import judge
+from evolora.host.model import tiny_host
+from evolora.analysis.weights import (answers_beside, chart_delta, chart_drift, chart_similarity, chart_spectra,
+                                      delta_norms, drift, inspect, similarity, spectra)
+from evolora.organelles.population import Population, Traits
+from evolora.utils.randomness import stream
+from evolora.ecology.sessions import begin_session, colony, colony_births, resume_session
+from evolora.tasks.streams import Cell
 
 CONFIG = load_config('debug').model_copy(update={'max_new_tokens': 4})
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from couples import CELLS, luck, moved, same
-from evolora import exams as module
-from evolora.exams import COMMONS, Examiner, Tokens, fresh
-from evolora.families import Grade, Task
-from evolora.forms import Form
-from evolora.host import tiny_host
-from evolora.organelles import Population
-from evolora.randomness import stream
-from evolora.tasks import ID_CELLS, Cell, sample_tasks, stream_of
+from evolora.assimilation import examiner as module
+from evolora.assimilation.examiner import COMMONS, Examiner, Tokens, fresh
+from evolora.tasks.families import Grade, Task
+from evolora.tasks.forms import Form
+from evolora.host.model import tiny_host
+from evolora.organelles.population import Population
+from evolora.utils.randomness import stream
+from evolora.tasks.streams import ID_CELLS, Cell, sample_tasks, stream_of
 
 
 @pytest.fixture(scope='module')

@@ -6,9 +6,9 @@ import pytest
 
 from couples import (FAMILIES, SHORT, better, decided, equal, forgetful, log, luck, meeting, narrow,
                      on_probation, rarely_better, rng, tried)
-from evolora.gates import EVENTS, GATES, event, explain, judge, replay, tally, turn
-from evolora.host import tiny_host
-from evolora.trials import probation
+from evolora.assimilation.gates import EVENTS, GATES, event, explain, judge, replay, tally, turn
+from evolora.host.model import tiny_host
+from evolora.assimilation.trials import probation
 
 
 @pytest.fixture(scope='module')

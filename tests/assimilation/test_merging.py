@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.merging`: each rule against its dense definition, peft itself, views on models."""
+"""What no lesson shows of `merging`: each rule against its dense definition, peft itself, views on models."""
 import math
 import warnings
 from copy import deepcopy
@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolora.adapters import read_peft, write_peft
-from evolora.host import tiny_host
-from evolora.merging import (RULES, align, beside, combine, consensus, energy_kept, evidence_weights, fisher_mean,
-                             merge, merge_error, ties_mean, truncate, under)
-from evolora.organelles import Population, Traits
-from evolora.randomness import stream
+from evolora.host.adapters import read_peft, write_peft
+from evolora.host.model import tiny_host
+from evolora.assimilation.merging import (RULES, align, beside, combine, consensus, energy_kept, evidence_weights,
+                                          fisher_mean, merge, merge_error, ties_mean, truncate, under)
+from evolora.organelles.population import Population, Traits
+from evolora.utils.randomness import stream
 
 SHAPES = {'wide': (12, 40), 'tall': (40, 12), 'thin': (10, 10)}
 

@@ -1,13 +1,13 @@
-"""What no lesson shows of `evolora.uplift`: estimates by hand, honest cross-fitting, other seeds, and damaged logs."""
+"""What no lesson shows of `off_policy`: estimates by hand, honest cross-fitting, other seeds, and damaged logs."""
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from evolora.randomness import stream
-from evolora.tasks import Cell
-from evolora.uplift import Uplift, aipw, aipw_bias, least_squares, propensities, simulate_log
+from evolora.utils.randomness import stream
+from evolora.tasks.streams import Cell
+from evolora.assimilation.off_policy import Uplift, aipw, aipw_bias, least_squares, propensities, simulate_log
 
 rng = lambda seed=0: stream(seed, purpose='tests')
 constant = lambda value: lambda x, y: lambda new: np.full(len(new), value)

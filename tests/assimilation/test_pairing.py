@@ -4,14 +4,14 @@ from pydantic import ValidationError
 
 from couples import (CELLS, FAMILIES, SHORT, couples, decided, log, luck, meeting, on_probation,
                      rarely_better, rng, tried, worse)
-from evolora.assimilation import Assimilation, AssimilationConfig
-from evolora.economy import EconomyConfig, Ledger
-from evolora.evidence import wilson
-from evolora.exams import COMMONS, Examiner
-from evolora.gates import tally
-from evolora.host import tiny_host
-from evolora.organelles import Population, Traits
-from evolora.tasks import Cell, stream_of
+from evolora.assimilation.pairing import Assimilation, AssimilationConfig
+from evolora.economy.ledger import EconomyConfig, Ledger
+from evolora.utils.statistics import wilson
+from evolora.assimilation.examiner import COMMONS, Examiner
+from evolora.assimilation.gates import tally
+from evolora.host.model import tiny_host
+from evolora.organelles.population import Population, Traits
+from evolora.tasks.streams import Cell, stream_of
 
 
 @pytest.fixture(scope='module')

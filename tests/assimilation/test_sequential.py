@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.sequential`: integrals, brute force, an independent library, and promises kept."""
+"""What no lesson shows of `sequential`: integrals, brute force, an independent library, and promises kept."""
 import json
 from itertools import product
 
@@ -9,10 +9,10 @@ from online_fdr.core.abstract.abstract_gamma_seq import AbstractGammaSequence
 from scipy import integrate, stats
 from scipy.special import logsumexp, zeta
 
-from evolora.evidence import power_pairs
-from evolora.randomness import stream
-from evolora.sequential import (ELond, PairedTest, Window, betting, confidence_sequence, e_value, log_e_value, outlook,
-                                pairs_needed, power_at, window)
+from evolora.utils.statistics import power_pairs
+from evolora.utils.randomness import stream
+from evolora.assimilation.sequential import (ELond, PairedTest, Window, betting, confidence_sequence, e_value,
+                                             log_e_value, outlook, pairs_needed, power_at, window)
 
 rng = lambda seed=0: stream(seed, purpose='tests')
 

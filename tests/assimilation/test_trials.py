@@ -8,16 +8,16 @@ import torch
 
 from couples import (CELLS, FAMILIES, SHORT, better, equal, forgetful, log, luck, meeting, moved, narrow, on_probation,
                      rarely_better, rng, same, tried)
-from evolora import trials as module
-from evolora.exams import Examiner
-from evolora.families import Grade
-from evolora.forms import Form
-from evolora.gates import GATES
-from evolora.host import tiny_host
-from evolora.plasticity import Plasticity, PlasticityConfig
-from evolora.randomness import stream
-from evolora.tasks import stream_of
-from evolora.trials import Attempt, _Sitting, conceive, probation, screen
+from evolora.assimilation import trials as module
+from evolora.assimilation.examiner import Examiner
+from evolora.tasks.families import Grade
+from evolora.tasks.forms import Form
+from evolora.assimilation.gates import GATES
+from evolora.host.model import tiny_host
+from evolora.organelles.updates import Plasticity, PlasticityConfig
+from evolora.utils.randomness import stream
+from evolora.tasks.streams import stream_of
+from evolora.assimilation.trials import Attempt, _Sitting, conceive, probation, screen
 
 
 @pytest.fixture(scope='module')

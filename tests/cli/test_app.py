@@ -20,21 +20,21 @@ from safetensors.torch import load_file
 from synthetic import write_run
 
 import evolora
-from evolora import pretraining
-from evolora.baselines import CONDITIONS
-from evolora.charts import CHARTS
-from evolora.checkpoints import checkpoints
-from evolora.cli import app, main, run
-from evolora.diagnosis import PATIENCE
-from evolora.ecology import Ecology
-from evolora.evaluation import example
-from evolora.fetch import KNOWN
-from evolora.gguf import write_tiny_gguf
-from evolora.host import load_host, tiny_host
-from evolora.learning import Settings
-from evolora.runs import TABLES, Run
-from evolora.tasks import Cell, grade, read_tasks, stream_of
-from evolora.training import Trainer, cells_named
+from evolora.host import pretraining
+from evolora.experiments.baselines import CONDITIONS
+from evolora.analysis.charts import CHARTS
+from evolora.ecology.checkpoint_files import checkpoints
+from evolora.cli.app import app, main, run
+from evolora.ecology.diagnosis import PATIENCE
+from evolora.ecology.ecology import Ecology
+from evolora.evaluation.evaluation import example
+from evolora.host.downloads import KNOWN
+from evolora.host.gguf import write_tiny_gguf
+from evolora.host.model import load_host, tiny_host
+from evolora.experiments.learning import Settings
+from evolora.ecology.runs import TABLES, Run
+from evolora.tasks.streams import Cell, grade, read_tasks, stream_of
+from evolora.experiments.trainer import Trainer, cells_named
 
 SMALL = dict(founders=4, capacity=6, cells=['string.sort:1', 'math:1'], max_new_tokens=3, reserve=0.,
              assimilation=dict(merges=1),
@@ -83,7 +83,7 @@ def world(tmp_path_factory):
     config(folder / 'small.yaml')
     arguments = ['run', '--config', folder / 'small.yaml', '--host', folder / 'host', '--generations', GENERATIONS,
                  '--seed', 7, '--out', folder / 'run']
-    made = subprocess.run([sys.executable, '-c', 'from evolora.cli import main; main()', *map(str, arguments)],
+    made = subprocess.run([sys.executable, '-c', 'from evolora.cli.app import main; main()', *map(str, arguments)],
                           capture_output=True, text=True,
                           env=os.environ | {'PYTHONHASHSEED': '1', 'OMP_NUM_THREADS': '1'})
     assert (made.returncode, made.stderr) == (0, ''), made.stderr
@@ -182,7 +182,7 @@ def test_a_foreign_host_is_one_line(say, world, damage):
 def test_a_host_whose_weights_do_not_fit_is_one_line_to_the_user(world):
     "In a process of its own, for what libraries log goes past the capture of this one"
     resize(Path(shutil.copytree(world / 'host', 'foreign')))
-    done = subprocess.run([sys.executable, '-c', 'from evolora.cli import main; main()', 'run', '--config', 'debug',
+    done = subprocess.run([sys.executable, '-c', 'from evolora.cli.app import main; main()', 'run', '--config', 'debug',
                            '--host', 'foreign', '--out', 'out'],
                           capture_output=True, text=True)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and not Path('out').exists()
@@ -377,9 +377,9 @@ def test_a_run_is_asked_and_says_who_answered_and_why(say, world, strategy):
 
 def test_who_waits_sees_a_bar_that_goes_when_it_is_done(say, world, monkeypatch):
     run, seen = Path(shutil.copytree(world / 'run', 'run', ignore=shutil.ignore_patterns('router.json'))), []
-    monkeypatch.setattr('evolora.terminal.Bars.update', lambda bar, job, **how: seen.append(
+    monkeypatch.setattr('evolora.utils.terminal.Bars.update', lambda bar, job, **how: seen.append(
         (bar.tasks[job].description, how['completed'], how['total'])))
-    monkeypatch.setattr('evolora.terminal.Bars.advance', lambda bar, job: seen.append(bar.tasks[job].description))
+    monkeypatch.setattr('evolora.utils.terminal.Bars.advance', lambda bar, job: seen.append(bar.tasks[job].description))
     for _ in range(2): assert 'router' not in say('ask', run, 'hello')[2]
     answers = 240 * len(alive(run))
     assert seen[0] == ('a router', 0, answers) and seen[-1] == ('a router', answers, answers)
@@ -446,7 +446,7 @@ def test_a_damaged_run_does_not_go_on(say, world):
 
 
 def test_a_full_disk_is_one_line_that_says_how_to_go_on(say, world, monkeypatch):
-    from evolora import runs
+    from evolora.ecology import runs
     def full(path, data):
         if len(list(Path('run').glob('timings.jsonl'))): raise OSError(28, 'No space left on device')
         return real(path, data)
@@ -461,12 +461,12 @@ def test_a_full_disk_is_one_line_that_says_how_to_go_on(say, world, monkeypatch)
 
 def test_a_disk_that_was_full_from_the_beginning_is_one_line(say, world, monkeypatch):
     def full(file, data): raise OSError(28, 'No space left on device')
-    monkeypatch.setattr('evolora.files._put', full)
+    monkeypatch.setattr('evolora.utils.files._put', full)
     refuses(say, 'run', '--config', config(), '--host', world / 'host', '--out', 'run', says='left on device; choose')
 
 
 def test_a_dry_run_loads_and_writes_nothing(say, monkeypatch):
-    monkeypatch.setattr('evolora.host.load_host', lambda *args, **how: pytest.fail('weights were loaded'))
+    monkeypatch.setattr('evolora.host.model.load_host', lambda *args, **how: pytest.fail('weights were loaded'))
     monkeypatch.setenv('EVOLORA_CACHE', 'nowhere')
     for host in ('embedded', *KNOWN):
         code, out, err = say('run', '--host', host, '--dry-run')
@@ -609,7 +609,7 @@ def test_one_look_at_a_run(say, pair):
 
 def test_watching_ends_quietly_with_ctrl_c(say, pair, monkeypatch):
     def pressed(seconds): raise KeyboardInterrupt
-    monkeypatch.setattr('evolora.watch.time.sleep', pressed)
+    monkeypatch.setattr('evolora.cli.watch.time.sleep', pressed)
     code, out, err = say('watch', pair[0])
     assert (code, err) == (0, '') and '6 generations' in out
 
@@ -704,7 +704,7 @@ def test_what_is_not_ours_stays(say, pair, arguments, blocks):
 
 def test_a_full_disk_leaves_no_half_of_a_page(say, pair, monkeypatch):
     def full(file, data): raise OSError(28, 'No space left on device')
-    monkeypatch.setattr('evolora.files._put', full)
+    monkeypatch.setattr('evolora.utils.files._put', full)
     for look in WRITES:
         code, out, err = say(*LOOKS[look], pair[0])
         assert (code, out) == (2, '') and 'No space left' in err.splitlines()[-1] and 'Traceback' not in err
@@ -723,7 +723,7 @@ read, write = os.pipe()
 os.close(read)
 os.dup2(write, 1)
 if sys.argv.pop(1) == 'both': os.dup2(write, 2)
-from evolora.cli import main
+from evolora.cli.app import main
 main()
 """
 
@@ -893,7 +893,7 @@ def trained(folder): return json.loads(Path(folder, 'trained.json').read_text())
 
 def test_an_adapter_is_trained_on_gold_answers_and_goes_on_where_it_stopped(say, monkeypatch):
     how = ('--examples', 480, '--families', 'string.sort', '--seed', 5)
-    monkeypatch.setattr('evolora.baselines.CONDITIONS', {n: c.model_copy(update={'tasks': 20})
+    monkeypatch.setattr('evolora.experiments.baselines.CONDITIONS', {n: c.model_copy(update={'tasks': 20})
                                                          for n, c in CONDITIONS.items()})
     with monkeypatch.context() as patched:
         update, calls = Trainer.update, []
@@ -980,7 +980,7 @@ SMALL_CELLS = dict(id=24, ood=8, points=1, probe=48, brittle=8)
 @pytest.fixture
 def brief(monkeypatch):
     "Cells that take a moment"
-    from evolora import learning
+    from evolora.experiments import learning
     monkeypatch.setattr(learning, 'Settings', lambda **how: Settings(**how | SMALL_CELLS))
 
 
@@ -1006,7 +1006,7 @@ def test_the_experiment_prints_its_table_and_goes_on(say, brief):
 
 
 def test_ctrl_c_keeps_the_finished_cells(say, brief, monkeypatch):
-    from evolora import learning
+    from evolora.experiments import learning
     real = learning.run_cell
     def pressing(*work):
         if work[2] == 'local': raise KeyboardInterrupt
@@ -1023,7 +1023,7 @@ def test_a_quick_experiment_leaves_nothing(say, brief):
 
 
 def test_an_experiment_with_a_failed_cell_prints_the_others(say, brief, monkeypatch):
-    from evolora import learning
+    from evolora.experiments import learning
     real = learning.run_cell
     def failing(*work):
         if work[2] == 'local': raise ValueError('gone')
@@ -1038,7 +1038,8 @@ def test_an_experiment_with_a_failed_cell_prints_the_others(say, brief, monkeypa
 @pytest.fixture
 def short(monkeypatch):
     "Lives and simulations that take a moment"
-    from evolora import acceptance, twins
+    from evolora.experiments import gate_calibration as acceptance
+    from evolora.experiments import merge_ablation as twins
     sizes = dict(streams=10, late=10, sequences=2, logs=2, merges=1, homes=2, tasks=1000, runs=1, gates=2)
     toss = lambda *shape: np.random.default_rng(0).random(shape)
     made = acceptance.Pool('made up', toss(1000) < .8, toss(2, 1000) < .5, toss(2, 1000) < .5)
@@ -1067,7 +1068,7 @@ def test_the_measurement_of_merges_prints_its_tables_and_goes_on(say, short):
 
 
 def test_ctrl_c_keeps_the_finished_lives(say, short, monkeypatch):
-    from evolora import twins
+    from evolora.experiments import merge_ablation as twins
     real = twins.run_life
     def pressing(*work):
         if work[2] == 'without': raise KeyboardInterrupt
@@ -1086,8 +1087,8 @@ def test_a_quick_measurement_of_merges_leaves_nothing(say, short):
 # --- parts of one's own
 
 MINE = """
-from evolora.families import Family
-from evolora.tasks import register_family
+from evolora.tasks.families import Family
+from evolora.tasks.streams import register_family
 
 class Backwards(Family):
     name, longest = 'string.reverse', 7
@@ -1101,7 +1102,7 @@ register_family(Backwards())
 
 def command(*arguments):
     "The command in a process of its own, which knows no parts yet"
-    done = subprocess.run([sys.executable, '-c', 'from evolora.cli import main; main()', *map(str, arguments)],
+    done = subprocess.run([sys.executable, '-c', 'from evolora.cli.app import main; main()', *map(str, arguments)],
                           capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 

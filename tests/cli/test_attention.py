@@ -14,15 +14,18 @@ import pytest
 from endpoints import edit, serving
 from quick import QUICK, Counted, inside
 
-from evolora.attention import commands, evaluation, ladder, workers
-from evolora.attention.corpus import standard_library
-from evolora.attention.discovery import read_history
-from evolora.attention.frameworks import variant
-from evolora.attention.ladder import Tier
-from evolora.attention.programs import Program
-from evolora.attention.records import read_search
-from evolora.attention.sandbox import Outcome
-from evolora.cli import main
+from evolora.cli import attention as commands
+from evolora.attention.scoring import evaluation
+from evolora.attention.scoring import ladder
+from evolora.attention.scoring import workers
+from evolora.attention.scoring.corpus import standard_library
+from evolora.attention.search.search import read_history
+from evolora.host.mechanisms.frameworks import variant
+from evolora.attention.scoring.ladder import Tier
+from evolora.host.mechanisms.programs import Program
+from evolora.attention.report.records import read_search
+from evolora.attention.scoring.sandbox import Outcome
+from evolora.cli.app import main
 
 SOFTMAX = variant('matrix_mixers')
 TINY = Tier(**QUICK.model_dump() | {'name': 'tiny'})
@@ -38,7 +41,7 @@ def here(tmp_path, monkeypatch):
     (tmp_path / 'here').mkdir()
     monkeypatch.chdir(tmp_path / 'here')
     monkeypatch.setitem(ladder.TIERS, 'tiny', TINY)
-    monkeypatch.setattr('evolora.attention.workers.work', inside)
+    monkeypatch.setattr('evolora.attention.scoring.workers.work', inside)
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
     return tmp_path / 'here'
 
@@ -189,7 +192,7 @@ def test_a_hostile_file_prints_no_escape_codes(say, here):
 
 
 def test_ray_that_is_not_installed_is_one_line(say, monkeypatch):
-    monkeypatch.setattr('evolora.attention.workers.find_spec', lambda name: None)
+    monkeypatch.setattr('evolora.attention.scoring.workers.find_spec', lambda name: None)
     code, out, err = say('evolve', *SEARCH, '--ray', 'local')
     assert code == 2 and err.splitlines()[-1].startswith('evolora: ray expected to be installed') and not out
     assert 'Traceback' not in err and not Path('searches').exists()
@@ -250,7 +253,7 @@ def searched(tmp_path_factory):
     "The folder of a search with one candidate"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ladder.TIERS, 'tiny', TINY)
-        patch.setattr('evolora.attention.workers.work', inside)
+        patch.setattr('evolora.attention.scoring.workers.work', inside)
         patch.setattr(evaluation, 'work', inside)
         folder = tmp_path_factory.mktemp('searched')
         arguments = ['evolve', *SEARCH, '--budget', 1, '--out', folder / 'a', '--cache', folder / 'cache']
@@ -295,7 +298,7 @@ main(sys.argv[1:])
 
 
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(here, tmp_path):
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     process = subprocess.Popen(
         [sys.executable, '-c', STOPPED, 'attention', 'evolve', *map(str, SEARCH), '--out', 'a', '--batch', '1',
          '--cache', str(tmp_path / 'cache')], stderr=subprocess.PIPE, text=True, env=os.environ | {'PYTHONPATH': paths})
@@ -347,7 +350,7 @@ def elsewhere(tmp_path, monkeypatch):
     sitting = tmp_path / 'site'
     sitting.mkdir()
     (sitting / 'sitecustomize.py').write_text(
-        'from evolora.attention import ladder\n'
+        'from evolora.attention.scoring import ladder\n'
         f'ladder.TIERS["tiny"] = ladder.Tier(**{small.model_dump()!r})\n')
     monkeypatch.setitem(ladder.TIERS, 'tiny', small)
     monkeypatch.setenv('PYTHONPATH', str(sitting))

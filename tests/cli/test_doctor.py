@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from evolora import doctor, host
-from evolora.doctor import examine
-from evolora.profiles import PROFILES
+from evolora.cli import doctor
+from evolora.host import model as host
+from evolora.cli.doctor import examine
+from evolora.ecology.profiles import PROFILES
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_a_host_that_is_cached(nobody_home, monkeypatch):
 
 
 def test_a_host_that_was_fetched_as_a_file(nobody_home, monkeypatch):
-    from evolora import fetch
+    from evolora.host import downloads as fetch
     small = replace(fetch.KNOWN['smollm2-135m-q4'], size=5, sha256=hashlib.sha256(b'hello').hexdigest())
     monkeypatch.setitem(fetch.KNOWN, small.name, small)
     small.path.parent.mkdir(parents=True)
@@ -145,7 +146,7 @@ def test_more_threads_than_cores(monkeypatch):
 @pytest.mark.parametrize('library', ['torch', 'transformers', 'huggingface_hub', 'packaging', 'jupyter_core'])
 def test_without_a_library_there_is_still_a_table(library):
     code = (f"import sys; sys.modules[{library!r}] = None\n"
-            "from evolora.doctor import examine\nprint(*examine().verdict)")
+            "from evolora.cli.doctor import examine\nprint(*examine().verdict)")
     done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True,
                           env=os.environ | {'PYTHONPATH': str(ROOT)})
     assert done.returncode == 0, done.stderr

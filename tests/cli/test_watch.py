@@ -7,9 +7,9 @@ from hostile import write_hostile
 from rich.console import Console
 from synthetic import write_run
 
-from evolora.files import truncate
-from evolora.runs import Run
-from evolora.watch import Tail, Watch, follow, sparkline
+from evolora.utils.files import truncate
+from evolora.ecology.runs import Run
+from evolora.cli.watch import Tail, Watch, follow, sparkline
 
 
 def shown(folder):

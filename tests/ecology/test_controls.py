@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from evolora import controls as module
-from evolora import ecology as world
-from evolora.checkpoints import read_checkpoint, write_checkpoint
-from evolora.configuration import EcologyConfig
-from evolora.controls import KNOBS, Controls
-from evolora.curriculum import CurriculumConfig
-from evolora.ecology import Ecology
-from evolora.economy import EconomyConfig, Ledger, season
-from evolora.families import Grade
-from evolora.forms import Form
-from evolora.host import tiny_host
-from evolora.organelles import Population
-from evolora.plasticity import PlasticityConfig
-from evolora.randomness import stream
-from evolora.runs import TABLES, Run, read
-from evolora.sessions import begin_session, resume_session
-from evolora.variation import VariationConfig
+from evolora.ecology import controls as module
+from evolora.ecology import ecology as world
+from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
+from evolora.ecology.config import EcologyConfig
+from evolora.ecology.controls import KNOBS, Controls
+from evolora.tasks.curriculum import CurriculumConfig
+from evolora.ecology.ecology import Ecology
+from evolora.economy.ledger import EconomyConfig, Ledger, season
+from evolora.tasks.families import Grade
+from evolora.tasks.forms import Form
+from evolora.host.model import tiny_host
+from evolora.organelles.population import Population
+from evolora.organelles.updates import PlasticityConfig
+from evolora.utils.randomness import stream
+from evolora.ecology.runs import TABLES, Run, read
+from evolora.ecology.sessions import begin_session, resume_session
+from evolora.ecology.variation import VariationConfig
 
 QUESTION, ANSWER = 'Is 2 + 2 = 4?', 'True'
 

@@ -6,18 +6,18 @@ from hostile import ANSWERS, BIDI, ESCAPE, SCRIPT
 from test_ecology import small
 from test_sessions import told
 
-from evolora.curriculum import CurriculumConfig
-from evolora.diagnosis import (CASES, LAST, PATIENCE, Seen, books, break_even, by_cell, dark, diagnose, doomed, inert,
-                               seen_in)
-from evolora.ecology import Ecology
-from evolora.economy import EconomyConfig, answer_cost
-from evolora.families import Grade
-from evolora.forms import Form
-from evolora.host import tiny_host
-from evolora.randomness import stream
-from evolora.runs import Run
-from evolora.sessions import begin_session, resume_session
-from evolora.variation import VariationConfig
+from evolora.tasks.curriculum import CurriculumConfig
+from evolora.ecology.diagnosis import (CASES, LAST, PATIENCE, Seen, books, break_even, by_cell, dark, diagnose, doomed,
+                                       inert, seen_in)
+from evolora.ecology.ecology import Ecology
+from evolora.economy.ledger import EconomyConfig, answer_cost
+from evolora.tasks.families import Grade
+from evolora.tasks.forms import Form
+from evolora.host.model import tiny_host
+from evolora.utils.randomness import stream
+from evolora.ecology.runs import Run
+from evolora.ecology.sessions import begin_session, resume_session
+from evolora.ecology.variation import VariationConfig
 
 ECONOMY = EconomyConfig(price_gflop=4., price_token=.01, ticket=.2)
 

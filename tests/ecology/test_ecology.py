@@ -12,20 +12,20 @@ import pandas as pd
 import pytest
 import torch
 
-from evolora.assimilation import AssimilationConfig
-from evolora.configuration import PRESETS, EcologyConfig, load_config
-from evolora.curriculum import CurriculumConfig
-from evolora.ecology import Ecology
-from evolora.economy import ACCOUNTS, EconomyConfig
-from evolora.forms import Form
-from evolora.host import tiny_host
-from evolora.families import Grade, Task
-from evolora.organelles import Traits
-from evolora.plasticity import Plasticity, PlasticityConfig
-from evolora.randomness import stream
-from evolora.runs import TABLES, Run
-from evolora.tasks import ID_CELLS, Cell, grade, stream_of
-from evolora.variation import VariationConfig
+from evolora.assimilation.pairing import AssimilationConfig
+from evolora.ecology.config import PRESETS, EcologyConfig, load_config
+from evolora.tasks.curriculum import CurriculumConfig
+from evolora.ecology.ecology import Ecology
+from evolora.economy.ledger import ACCOUNTS, EconomyConfig
+from evolora.tasks.forms import Form
+from evolora.host.model import tiny_host
+from evolora.tasks.families import Grade, Task
+from evolora.organelles.population import Traits
+from evolora.organelles.updates import Plasticity, PlasticityConfig
+from evolora.utils.randomness import stream
+from evolora.ecology.runs import TABLES, Run
+from evolora.tasks.streams import ID_CELLS, Cell, grade, stream_of
+from evolora.ecology.variation import VariationConfig
 
 PRESET_NAMES = sorted(p.stem for p in PRESETS.glob('*.yaml'))
 CELLS = ['math:1', 'string.sort:2', 'logic.bool:1', 'word.count:3']

@@ -6,22 +6,22 @@ import pytest
 import torch
 
 from couples import CELLS, better, ecology, equal, luck_decides, rarely_better, same, with_trial, world, worse
-from evolora.assimilation import AssimilationConfig
-from evolora.configuration import EcologyConfig
-from evolora.curriculum import CurriculumConfig
-from evolora.ecology import Ecology
-from evolora.economy import EconomyConfig
-from evolora.exams import COMMONS, Examiner
-from evolora.families import Grade
-from evolora.forms import Form
-from evolora.gates import EVENTS, GATES, replay
-from evolora.host import load_host, tiny_host
-from evolora.organelles import Traits
-from evolora.plasticity import PlasticityConfig
-from evolora.randomness import seed_of, stream
-from evolora.runs import TABLES, Run
-from evolora.tasks import grade, stream_of
-from evolora.variation import VariationConfig
+from evolora.assimilation.pairing import AssimilationConfig
+from evolora.ecology.config import EcologyConfig
+from evolora.tasks.curriculum import CurriculumConfig
+from evolora.ecology.ecology import Ecology
+from evolora.economy.ledger import EconomyConfig
+from evolora.assimilation.examiner import COMMONS, Examiner
+from evolora.tasks.families import Grade
+from evolora.tasks.forms import Form
+from evolora.assimilation.gates import EVENTS, GATES, replay
+from evolora.host.model import load_host, tiny_host
+from evolora.organelles.population import Traits
+from evolora.organelles.updates import PlasticityConfig
+from evolora.utils.randomness import seed_of, stream
+from evolora.ecology.runs import TABLES, Run
+from evolora.tasks.streams import grade, stream_of
+from evolora.ecology.variation import VariationConfig
 
 
 @pytest.fixture(scope='module')

@@ -5,17 +5,18 @@ import numpy as np
 import pytest
 import torch
 
-from evolora.configuration import load_config
-from evolora.credit import RULES
-from evolora.trees import Lesson
-from evolora.ecology import Ecology
-from evolora.economy import answer_cost
-from evolora.fetch import KNOWN
-from evolora.files import digest
-from evolora.gguf import write_tiny_gguf
-from evolora.host import ARCHITECTURES, HUB, Host, byte_tokenizer, host_id, host_source, load_host, tiny_host
-from evolora.organelles import Population
-from evolora.profiles import PROFILES, _Full, _lesson, blueprint, forecast, kept_for_learning, priced_for, profile_of
+from evolora.ecology.config import load_config
+from evolora.organelles.learning_rules import RULES
+from evolora.organelles.packing import Lesson
+from evolora.ecology.ecology import Ecology
+from evolora.economy.ledger import answer_cost
+from evolora.host.downloads import KNOWN
+from evolora.utils.files import digest
+from evolora.host.gguf import write_tiny_gguf
+from evolora.host.model import ARCHITECTURES, HUB, Host, byte_tokenizer, host_id, host_source, load_host, tiny_host
+from evolora.organelles.population import Population
+from evolora.ecology.profiles import (PROFILES, _Full, _lesson, blueprint, forecast, kept_for_learning, priced_for,
+                                      profile_of)
 
 every_architecture = pytest.mark.parametrize('architecture', ARCHITECTURES)
 every_profile = pytest.mark.parametrize('name', PROFILES)

@@ -16,16 +16,16 @@ import pytest
 import torch
 from couples import Script, better, luck_decides, with_trial
 
-from evolora.checkpoints import _own, checkpoints, prune, read_checkpoint, verified, write_checkpoint
-from evolora.configuration import PRESETS, EcologyConfig, load_config
-from evolora.ecology import Ecology
-from evolora.files import digest
-from evolora.host import load_host, tiny_host
-from evolora.plasticity import PlasticityConfig
-from evolora.runs import TABLES, Run
-from evolora.sessions import begin_session, colony, resume_session
-from evolora.state import PARTS
-from evolora.variation import VariationConfig
+from evolora.ecology.checkpoint_files import _own, checkpoints, prune, read_checkpoint, verified, write_checkpoint
+from evolora.ecology.config import PRESETS, EcologyConfig, load_config
+from evolora.ecology.ecology import Ecology
+from evolora.utils.files import digest
+from evolora.host.model import load_host, tiny_host
+from evolora.organelles.updates import PlasticityConfig
+from evolora.ecology.runs import TABLES, Run
+from evolora.ecology.sessions import begin_session, colony, resume_session
+from evolora.ecology.state import PARTS
+from evolora.ecology.variation import VariationConfig
 
 SMALL = {'curriculum': {'max_rows': 48, 'budget_min': 2, 'budget_max': 6, 'budget': 4.}, 'max_new_tokens': 12}
 
@@ -95,8 +95,8 @@ def differences(one, two, path='', seen=None):
 @pytest.fixture
 def busy(monkeypatch):
     "An ecology in which somebody learns, is born, is on probation, and is praised; knobs are turned, and tokens spent"
-    monkeypatch.setattr('evolora.forms.Form.grade', lambda _, task, text: luck_decides(task, text))
-    monkeypatch.setattr('evolora.assimilation.Examiner', Script)
+    monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: luck_decides(task, text))
+    monkeypatch.setattr('evolora.assimilation.pairing.Examiner', Script)
     e, _, _ = with_trial(tiny_host(), merging=dict(probation=9), plasticity=PlasticityConfig(probe=.5),
                          variation=VariationConfig(mu=9, offspring=1, maturity=0))
     e.turn(tau=.2, winter=3)
@@ -129,9 +129,9 @@ def test_an_ecology_that_was_saved_is_the_same_in_every_attribute(busy, tmp_path
 @pytest.mark.parametrize('name', PARTS)
 def test_the_walk_would_find_a_part_that_is_forgotten(busy, tmp_path, monkeypatch, name):
     two, where = newborn(busy), write_checkpoint(tmp_path, busy)
-    monkeypatch.setattr('evolora.checkpoints._consistent', lambda e: True)
-    monkeypatch.setattr('evolora.checkpoints._same', lambda *trees: True)
-    monkeypatch.setattr('evolora.state.PARTS', tuple(p for p in PARTS if p != name))
+    monkeypatch.setattr('evolora.ecology.checkpoint_files._consistent', lambda e: True)
+    monkeypatch.setattr('evolora.ecology.checkpoint_files._same', lambda *trees: True)
+    monkeypatch.setattr('evolora.ecology.state.PARTS', tuple(p for p in PARTS if p != name))
     try: read_checkpoint(where, two)
     except ValueError: pass         # forgotten tensors are noticed at once
     assert any(name in d for d in differences(busy, two))
@@ -179,9 +179,11 @@ def test_a_session_goes_on_to_a_total(host, tmp_path, capsys):
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from evolora import files, runs, sessions
-    from evolora.configuration import EcologyConfig
-    from evolora.host import load_host
+    from evolora.utils import files
+    from evolora.ecology import runs
+    from evolora.ecology import sessions
+    from evolora.ecology.config import EcologyConfig
+    from evolora.host.model import load_host
     folder, config, at, stop = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     events = 0
     def deadly(function):
@@ -241,9 +243,9 @@ def test_a_torn_table_is_cut_to_its_checkpoint(host, tmp_path):
 FULL = """
     import resource, signal, sys
     from pathlib import Path
-    from evolora.configuration import EcologyConfig
-    from evolora.host import load_host
-    from evolora.sessions import begin_session
+    from evolora.ecology.config import EcologyConfig
+    from evolora.host.model import load_host
+    from evolora.ecology.sessions import begin_session
     host = load_host('embedded', threads=1)
     with begin_session(Path(sys.argv[1]), host, EcologyConfig.model_validate_json(sys.argv[2]), seed=3, every=2) as s:
         s.live(3, say=None)

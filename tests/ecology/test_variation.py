@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.variation`: phenotypes over seeds, exactness over ranks, the edges of selection."""
+"""What no lesson shows of `variation`: phenotypes over seeds, exactness over ranks, the edges of selection."""
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolora.host import tiny_host
-from evolora.organelles import Population, Traits
-from evolora.variation import (JUDGED_BY, OPERATORS, VariationConfig, champions, choose_parents, competence, crossover,
-                               make_offspring, mutate_traits, reliability, survivors, variances)
+from evolora.host.model import tiny_host
+from evolora.organelles.population import Population, Traits
+from evolora.ecology.variation import (JUDGED_BY, OPERATORS, VariationConfig, champions, choose_parents, competence,
+                                       crossover, make_offspring, mutate_traits, reliability, survivors, variances)
 
 
 @pytest.fixture(scope='module')

@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.asking`: who is asked, what counts as the same answer, what strangers may say."""
+"""What no lesson shows of `answering`: who is asked, what counts as the same answer, what strangers may say."""
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from actors import BOTH, Actors, specialists, wrong_lines
-from evolora import asking
-from evolora.asking import Profiles, ask, profiles_of, question, ranking, replies, router_of
-from evolora.evaluation import selection
-from evolora.families import Family
-from evolora.forms import FORMS, Form
-from evolora.host import load_host, tiny_host
-from evolora.organelles import Population
-from evolora.randomness import stream
-from evolora.routing import Router, fit_router
-from evolora.tasks import FAMILIES, Cell, register_family, sample_tasks
-from evolora.variation import OPERATORS
+from evolora.evaluation import answering as asking
+from evolora.evaluation.answering import Profiles, ask, profiles_of, question, ranking, replies, router_of
+from evolora.evaluation.evaluation import selection
+from evolora.tasks.families import Family
+from evolora.tasks.forms import FORMS, Form
+from evolora.host.model import load_host, tiny_host
+from evolora.organelles.population import Population
+from evolora.utils.randomness import stream
+from evolora.evaluation.routing import Router, fit_router
+from evolora.tasks.streams import FAMILIES, Cell, register_family, sample_tasks
+from evolora.ecology.variation import OPERATORS
 
 PROMPTS = {'math': 'What is 12 + 30?', 'string.sort': 'Sort the letters: hgfa',
            'json_repair': 'Repair the JSON: {"a":1',

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolora import calibration as module
-from evolora.calibration import (Calibration, Effort, calibrate, calibration_of, candidates, keep_calibration,
-                                 known_calibration, mixed, pass_at, rehearse)
-from evolora.configuration import load_config
-from evolora.ecology import Ecology
-from evolora.forms import FORMS
-from evolora.host import load_host, tiny_host
-from evolora.tasks import FAMILIES, OOD_FAMILIES, Cell, stream_of
+from evolora.evaluation import calibration as module
+from evolora.evaluation.calibration import (Calibration, Effort, calibrate, calibration_of, candidate_cells,
+                                            keep_calibration, known_calibration, mixed, pass_at, rehearse)
+from evolora.ecology.config import load_config
+from evolora.ecology.ecology import Ecology
+from evolora.tasks.forms import FORMS
+from evolora.host.model import load_host, tiny_host
+from evolora.tasks.streams import FAMILIES, OOD_FAMILIES, Cell, stream_of
 
 SOME = [Cell.parse(c) for c in ('math:1', 'string.sort:1', 'logic.bool:1', 'code.format:1')]
 FEW = Effort(families=2, questions=1, answers=2, look=2, cells=4, measure=3)
@@ -47,7 +47,7 @@ def test_impossible_hands_are_refused(wrong):
 
 
 def test_candidates_are_easy_and_leave_something_to_measure_with():
-    cells = candidates()
+    cells = candidate_cells()
     assert {c.family for c in cells} == set(FAMILIES) - set(OOD_FAMILIES)
     assert all(c.depth < FAMILIES[c.family].lowest + 2 for c in cells)
 

@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.evaluation`: it touches nothing, and its numbers are those of a paper and pencil.
+"""What no lesson shows of `evaluation`: it touches nothing, and its numbers are those of a paper and pencil.
 
 Most tests ask actors: a population whose every answer is written down here, so that all that follows is known.
 """
@@ -16,20 +16,20 @@ import pytest
 import torch
 
 from actors import BOTH, GOLD, MATH, SORT, Actors, specialists, table, wrong_lines
-from evolora.curriculum import CurriculumConfig
-from evolora.configuration import EcologyConfig
-from evolora.ecology import Ecology
-from evolora.economy import EconomyConfig, answer_cost
-from evolora.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evaluation, answer, brittleness, cells_of, compare,
-                                evaluate, everyone, holdout, oracle, samples, selection, vote)
-from evolora.evidence import wilson
-from evolora.host import load_host, tiny_host
-from evolora.organelles import Population
-from evolora.runs import Run
-from evolora.tasks import (CELLS, FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, chance, draw_tasks, grade,
+from evolora.tasks.curriculum import CurriculumConfig
+from evolora.ecology.config import EcologyConfig
+from evolora.ecology.ecology import Ecology
+from evolora.economy.ledger import EconomyConfig, answer_cost
+from evolora.evaluation.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evaluation, answer, brittleness, cells_of,
+                                           compare, evaluate, everyone, holdout, oracle, samples, selection, vote)
+from evolora.utils.statistics import wilson
+from evolora.host.model import load_host, tiny_host
+from evolora.organelles.population import Population
+from evolora.ecology.runs import Run
+from evolora.tasks.streams import (CELLS, FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, chance, draw_tasks, grade,
                            stream_of)
-from evolora.routing import fit_router
-from evolora.variation import OPERATORS, VariationConfig
+from evolora.evaluation.routing import fit_router
+from evolora.ecology.variation import OPERATORS, VariationConfig
 
 
 # --- purity, on real models

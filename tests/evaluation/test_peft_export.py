@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.export`: peft itself, what a card says, hostile runs, folders whole or not there."""
+"""What no lesson shows of `peft_export`: peft itself, what a card says, hostile runs, folders whole or not there."""
 import ast
 import json
 import os
@@ -13,23 +13,23 @@ import torch
 from huggingface_hub import ModelCard
 
 from actors import wrong_lines
-from evolora import export as module
-from evolora.adapters import read_peft
-from evolora.asking import router_of
-from evolora.evaluation import selection
-from evolora.evidence import wilson
-from evolora.export import Ancestor, alone, bare, descent, export, measured, select, two_papers, unseen
-from evolora.fetch import KNOWN
-from evolora.files import digest
-from evolora.forms import FORMS, Form
-from evolora.gguf import write_tiny_gguf
-from evolora.host import EMBEDDED, Origin, load_host, tiny_host
-from evolora.merging import consensus
-from evolora.organelles import Organelle, Population, Traits
-from evolora.randomness import stream
-from evolora.runs import Run
-from evolora.tasks import ID_CELLS, Cell
-from evolora.variation import OPERATORS
+from evolora.evaluation import peft_export as module
+from evolora.host.adapters import read_peft
+from evolora.evaluation.answering import router_of
+from evolora.evaluation.evaluation import selection
+from evolora.utils.statistics import wilson
+from evolora.evaluation.peft_export import Ancestor, alone, bare, descent, export, measured, select, two_papers, unseen
+from evolora.host.downloads import KNOWN
+from evolora.utils.files import digest
+from evolora.tasks.forms import FORMS, Form
+from evolora.host.gguf import write_tiny_gguf
+from evolora.host.model import EMBEDDED, Origin, load_host, tiny_host
+from evolora.assimilation.merging import consensus
+from evolora.organelles.population import Organelle, Population, Traits
+from evolora.utils.randomness import stream
+from evolora.ecology.runs import Run
+from evolora.tasks.streams import ID_CELLS, Cell
+from evolora.ecology.variation import OPERATORS
 
 FIVE_LINES = """
 import sys, torch

@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.routing`: who is chosen, what is refused, and what a stranger's file may hold."""
+"""What no lesson shows of `routing`: who is chosen, what is refused, and what a stranger's file may hold."""
 import json
 import math
 
@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from actors import BOTH, GOLD, MATH, SORT, Actors, specialists, wrong_lines
-from evolora import routing
-from evolora.evaluation import evaluate, everyone, holdout
-from evolora.forms import FORMS, Form
-from evolora.host import tiny_host
-from evolora.organelles import Population
-from evolora.routing import Router, _advantage, fit_router
-from evolora.tasks import CELLS, ID_CELLS, STREAMS, Cell, draw_tasks, stream_of
+from evolora.evaluation import routing
+from evolora.evaluation.evaluation import evaluate, everyone, holdout
+from evolora.tasks.forms import FORMS, Form
+from evolora.host.model import tiny_host
+from evolora.organelles.population import Population
+from evolora.evaluation.routing import Router, _advantage, fit_router
+from evolora.tasks.streams import CELLS, ID_CELLS, STREAMS, Cell, draw_tasks, stream_of
 
 
 def test_specialists_are_found():

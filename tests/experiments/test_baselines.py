@@ -9,19 +9,20 @@ import pandas as pd
 import pytest
 import torch
 
-from evolora import baselines, training
-from evolora.baselines import (CONDITIONS, Life, answer_bits, at_holdout, examples_worth, exams, reopen, train,
-                               with_shots)
-from evolora.configuration import EcologyConfig
-from evolora.credit import learning_flops
-from evolora.evaluation import answer, everyone, oracle, samples, selection, vote
-from evolora.forms import FORMS, Form
-from evolora.host import load_host, tiny_host
-from evolora.organelles import Population
-from evolora.runs import Run
-from evolora.sessions import begin_session
-from evolora.tasks import ID_CELLS, Cell, stream_of
-from evolora.training import Spent, Trainer
+from evolora.experiments import baselines
+from evolora.experiments import trainer as training
+from evolora.experiments.baselines import (CONDITIONS, Life, answer_bits, at_holdout, examples_worth, exams, reopen,
+                                           train, with_shots)
+from evolora.ecology.config import EcologyConfig
+from evolora.organelles.learning_rules import learning_flops
+from evolora.evaluation.evaluation import answer, everyone, oracle, samples, selection, vote
+from evolora.tasks.forms import FORMS, Form
+from evolora.host.model import load_host, tiny_host
+from evolora.organelles.population import Population
+from evolora.ecology.runs import Run
+from evolora.ecology.sessions import begin_session
+from evolora.tasks.streams import ID_CELLS, Cell, stream_of
+from evolora.experiments.trainer import Spent, Trainer
 
 LEARNERS = [c for c in CONDITIONS.values() if c.source in ('reward', 'right', 'gold')]
 

@@ -6,14 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evolora import acceptance, trials
-from evolora.acceptance import (HOMES, Pool, Sizes, couples, coverage, discovery, false_accepts, level_of, measure,
-                                merge_errors, planted, pools, power, samples)
-from evolora.assimilation import AssimilationConfig
-from evolora.host import load_host
-from evolora.merging import RULES
-from evolora.randomness import stream
-from evolora.sequential import ELond, PairedTest, power_at
+from evolora.experiments import gate_calibration as acceptance
+from evolora.assimilation import trials
+from evolora.experiments.gate_calibration import (HOMES, Pool, Sizes, couples, coverage, discovery, false_accepts,
+                                                  level_of, measure, merge_errors, planted, pools, power, samples)
+from evolora.assimilation.pairing import AssimilationConfig
+from evolora.host.model import load_host
+from evolora.assimilation.merging import RULES
+from evolora.utils.randomness import stream
+from evolora.assimilation.sequential import ELond, PairedTest, power_at
 
 CONFIG = AssimilationConfig(pairs=400, look=40)
 rng = lambda seed=0: stream(seed, purpose='tests')

@@ -8,11 +8,13 @@ import shutil
 import pandas as pd
 import pytest
 
-from evolora import cli, overhead
-from evolora.configuration import load_config
-from evolora.ecology import Ecology
-from evolora.host import load_host
-from evolora.overhead import faults, first_generation, lab_rows, lab_tables, lab_targets, live_long, visits, watch
+from evolora.cli import app as cli
+from evolora.experiments import lab_overhead as overhead
+from evolora.ecology.config import load_config
+from evolora.ecology.ecology import Ecology
+from evolora.host.model import load_host
+from evolora.experiments.lab_overhead import (faults, first_generation, lab_rows, lab_tables, lab_targets, live_long,
+                                              visits, watch)
 
 PAGE = '''<table><tr><th><button>a</button><th>
 <button onclick="this.parentElement.setAttribute('aria-sort', 'up')">b</button></table>

@@ -11,18 +11,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evolora import learning, results
-from evolora.baselines import CONDITIONS, Trained, examples_worth, train
-from evolora.benchmarks import target
-from evolora.evaluation import answer, everyone, selection
-from evolora.evidence import holm, iqm, sign_flip
-from evolora.host import load_host
-from evolora.learning import Settings, Unfinished, experiment, packed, read_cells, run_cell, unpacked
-from evolora.organelles import Population
-from evolora.randomness import stream
-from evolora.routing import fit_router
-from evolora.results import Results, as_rows, crossed, for_people, summarise, table, targets
-from evolora.variation import OPERATORS
+from evolora.experiments import learning
+from evolora.experiments import results
+from evolora.experiments.baselines import CONDITIONS, Trained, examples_worth, train
+from evolora.experiments.speed import target
+from evolora.evaluation.evaluation import answer, everyone, selection
+from evolora.utils.statistics import holm, iqm, sign_flip
+from evolora.host.model import load_host
+from evolora.experiments.learning import Settings, Unfinished, experiment, packed, read_cells, run_cell, unpacked
+from evolora.organelles.population import Population
+from evolora.utils.randomness import stream
+from evolora.evaluation.routing import fit_router
+from evolora.experiments.results import Results, as_rows, crossed, for_people, summarise, table, targets
+from evolora.ecology.variation import OPERATORS
 
 TINY = Settings(budget=6., id=24, ood=8, points=2, probe=48, brittle=8)
 
@@ -191,7 +192,7 @@ def test_two_processes_make_the_same_cells(made, tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_processes_and_keeps_what_was_made(tmp_path):
-    code = 'from evolora.cli import main; main()'
+    code = 'from evolora.cli.app import main; main()'
     run = subprocess.Popen([sys.executable, '-c', code, 'bench', 'learning', '--conditions', 'frozen,local', '--seeds',
                             '200', '--budget', '30', '--out', str(tmp_path / 'x')], stderr=subprocess.PIPE, text=True,
                            env=os.environ | {'OMP_NUM_THREADS': '1'}, start_new_session=True)
@@ -358,7 +359,7 @@ def work(folder, n):
         Path(folder, f'{n}').write_text(str(time.time()))
         time.sleep(.05)
 if __name__ == '__main__':
-    from evolora.learning import each
+    from evolora.experiments.learning import each
     list(each(work, [(sys.argv[1], 0), (sys.argv[1], 1)], jobs=2))
 """
 

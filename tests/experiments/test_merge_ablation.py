@@ -6,15 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evolora import learning, twins
-from evolora.acceptance import Sizes
-from evolora.baselines import Life
-from evolora.host import load_host
-from evolora.learning import Unfinished, packed, read_cells
-from evolora.results import crossed
-from evolora.trials import Merge
-from evolora.twins import (LIVES, Settings, acceptance, experiment, for_people, gains, life_named, lives, merges,
-                           report, rows, run_life, targets)
+from evolora.experiments import learning
+from evolora.experiments import merge_ablation as twins
+from evolora.experiments.gate_calibration import Sizes
+from evolora.experiments.baselines import Life
+from evolora.host.model import load_host
+from evolora.experiments.learning import Unfinished, packed, read_cells
+from evolora.experiments.results import crossed
+from evolora.assimilation.trials import Merge
+from evolora.experiments.merge_ablation import (LIVES, Settings, acceptance, experiment, for_people, gains, life_named,
+                                                lives, merges, report, rows, run_life, targets)
 
 TINY = Settings(generations=3, audit=8, id=24, ood=8)
 

@@ -4,13 +4,13 @@ import pandas as pd
 import pytest
 import torch
 
-from evolora.audit import COMPARISONS, audit, pooled, tasks_for
-from evolora.exams import Examiner, fresh
-from evolora.host import load_host
-from evolora.organelles import Population, Traits
-from evolora.randomness import seed_of, stream
-from evolora.tasks import ID_CELLS, Cell, stream_of
-from evolora.trials import Merge
+from evolora.experiments.merge_audit import COMPARISONS, audit, pooled, tasks_for
+from evolora.assimilation.examiner import Examiner, fresh
+from evolora.host.model import load_host
+from evolora.organelles.population import Population, Traits
+from evolora.utils.randomness import seed_of, stream
+from evolora.tasks.streams import ID_CELLS, Cell, stream_of
+from evolora.assimilation.trials import Merge
 
 CELLS = [Cell('math', 1), Cell('string.sort', 1), Cell('string.sort', 2), Cell('word.count', 1)]
 rng = lambda seed=0: stream(seed, purpose='tests')

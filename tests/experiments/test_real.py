@@ -4,9 +4,9 @@ import json
 import pandas as pd
 import pytest
 
-from evolora import real
-from evolora.forms import Form
-from evolora.learning import read_cells
+from evolora.experiments import real
+from evolora.tasks.forms import Form
+from evolora.experiments.learning import read_cells
 
 CELLS = ['string.sort:1', 'json_repair:1']
 PRICES = {'economy': {'price_gflop': .5, 'price_token': .01}, 'max_new_tokens': 24}

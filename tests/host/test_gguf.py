@@ -14,15 +14,15 @@ import torch
 from torch import nn
 
 from actors import wrong_lines
-from evolora import gguf as module
-from evolora.configuration import load_config
-from evolora.decoder import supported
-from evolora.ecology import Ecology
-from evolora.fetch import KNOWN, cache_folder, found
-from evolora.files import digest
-from evolora.gguf import dequantise, kept, plain_folder, read_header, write_tiny_gguf
-from evolora.host import host_id, host_source, load_host, read_config
-from evolora.profiles import blueprint, profile_of
+from evolora.host import gguf as module
+from evolora.ecology.config import load_config
+from evolora.host.decoder import supported
+from evolora.ecology.ecology import Ecology
+from evolora.host.downloads import KNOWN, cache_folder, found
+from evolora.utils.files import digest
+from evolora.host.gguf import dequantise, kept, plain_folder, read_header, write_tiny_gguf
+from evolora.host.model import host_id, host_source, load_host, read_config
+from evolora.ecology.profiles import blueprint, profile_of
 
 REAL = KNOWN['smollm2-135m-q4']
 REAL_PATH = REAL.path if found(REAL) else None      # where it was fetched to, before tests have a cache of their own
@@ -106,7 +106,7 @@ def test_the_ending_is_read_afresh_where_there_is_none(path, tmp_path):
 
 
 def test_a_run_on_it_goes_on(path, tmp_path):
-    from evolora.sessions import begin_session, resume_session
+    from evolora.ecology.sessions import begin_session, resume_session
     config = load_config('debug')
     with begin_session(tmp_path / 'run', load_host(path, device='cpu', threads=1), config, seed=1) as session:
         session.live(2, say=lambda *_: None)
@@ -190,7 +190,7 @@ def test_stopped_in_the_middle_nothing_is_kept(path, cache, monkeypatch):
 
 
 def test_two_at_once_make_one(path, cache):
-    code = f'from evolora.host import load_host; print(load_host({str(path)!r}, device="cpu").weights_hash())'
+    code = f'from evolora.host.model import load_host; print(load_host({str(path)!r}, device="cpu").weights_hash())'
     jobs = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = {job.communicate()[0] for job in jobs}
     assert len(said) == 1 and not any(job.returncode for job in jobs)

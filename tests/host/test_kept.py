@@ -3,21 +3,21 @@ import numpy as np
 import pytest
 import torch
 
-from evolora import engine
-from evolora.checkpoints import checkpoints
-from evolora.configuration import load_config
-from evolora.credit import credit, learning_flops
-from evolora.decoder import Decoder, Prefixes
-from evolora.ecology import Ecology
-from evolora.forms import FORMS, Form
-from evolora.host import ARCHITECTURES, Host, tiny_host
-from evolora.organelles import Population
-from evolora.plasticity import drift
-from evolora.randomness import stream
-from evolora.sessions import begin_session, resume_session
-from evolora.tasks import Cell, draw_tasks
-from evolora.trees import Lesson, plant
-from evolora.variation import OPERATORS
+from evolora.host import engine
+from evolora.ecology.checkpoint_files import checkpoints
+from evolora.ecology.config import load_config
+from evolora.organelles.learning_rules import credit, learning_flops
+from evolora.host.decoder import Decoder, Prefixes
+from evolora.ecology.ecology import Ecology
+from evolora.tasks.forms import FORMS, Form
+from evolora.host.model import ARCHITECTURES, Host, tiny_host
+from evolora.organelles.population import Population
+from evolora.organelles.updates import drift
+from evolora.utils.randomness import stream
+from evolora.ecology.sessions import begin_session, resume_session
+from evolora.tasks.streams import Cell, draw_tasks
+from evolora.organelles.packing import Lesson, plant
+from evolora.ecology.variation import OPERATORS
 
 CELLS = [Cell('math', 1), Cell('string.sort', 2), Cell('json_repair', 1)]
 

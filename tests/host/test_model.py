@@ -8,8 +8,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from evolora import engine
-from evolora.host import ARCHITECTURES, Host, byte_tokenizer, load_host, read_config, tiny_host
+from evolora.host import engine
+from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, read_config, tiny_host
 
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac',
            'Count the words in each group: salt sun / door / fire fish flower', 'é漢🧬', 'Hi']

@@ -10,28 +10,28 @@ import time
 import pandas as pd
 import pytest
 
-from evolora import lab as module
-from evolora import runner as running
-from evolora import window
-from evolora.analysis import gather
-from evolora.checkpoints import checkpoints
-from evolora.configuration import PRESETS, load_config
-from evolora.diagnosis import PATIENCE
-from evolora.ecology import Ecology
-from evolora.evaluation import example
-from evolora.families import Grade
-from evolora.forms import Form
-from evolora.forms import FORMS
-from evolora.gates import EVENTS, GATES
-from evolora.host import load_host, tiny_host
-from evolora.lab import Lab
-from evolora.live import live_spec, points, stops
-from evolora.runner import Runner
-from evolora.runs import Run
-from evolora.sessions import begin_session, resume_session
-from evolora.tasks import Cell
-from evolora.views import View, answers_html, gates_html, look, organelle_html, shown, table_html
-from evolora.widgets import TABS, error_html
+from evolora.lab import lab as module
+from evolora.lab import runner as running
+from evolora.lab import window
+from evolora.analysis.tables import gather
+from evolora.ecology.checkpoint_files import checkpoints
+from evolora.ecology.config import PRESETS, load_config
+from evolora.ecology.diagnosis import PATIENCE
+from evolora.ecology.ecology import Ecology
+from evolora.evaluation.evaluation import example
+from evolora.tasks.families import Grade
+from evolora.tasks.forms import Form
+from evolora.tasks.forms import FORMS
+from evolora.assimilation.gates import EVENTS, GATES
+from evolora.host.model import load_host, tiny_host
+from evolora.lab.lab import Lab
+from evolora.lab.live_charts import live_spec, points, stops
+from evolora.lab.runner import Runner
+from evolora.ecology.runs import Run
+from evolora.ecology.sessions import begin_session, resume_session
+from evolora.tasks.streams import Cell
+from evolora.lab.views import View, answers_html, gates_html, look, organelle_html, shown, table_html
+from evolora.lab.widgets import TABS, error_html
 
 LONG = 300      # seconds; nothing takes that long, but a busy machine shall not fail a test
 HOSTILE = ['<script>alert(1)</script>', '<img src=x onerror=alert(1)>', '\x1b[2J\x1b]0;x\x07', '\u202edesrever',
@@ -808,8 +808,8 @@ def test_a_folder_without_checkpoint_is_shown(ecology, tmp_path):
 
 
 def test_a_folder_says_what_the_ecology_says(host, config, tmp_path):
-    from evolora.analysis import load
-    from evolora.views import look_at
+    from evolora.analysis.tables import load
+    from evolora.lab.views import look_at
     with begin_session(tmp_path / 'run', host, load_config('ecology')) as session: session.live(2, say=None)
     here, there = look(session.ecology), look_at(load(tmp_path / 'run'))
     pd.testing.assert_frame_equal(here.alive.sort_index(), there.alive.sort_index(), check_dtype=False)

@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.adapters` and `evolora.organelles`: parity everywhere, hostile files, no traces."""
+"""What no lesson shows of `adapters` and `population`: parity everywhere, hostile files, no traces."""
 import gc
 import json
 from copy import deepcopy
@@ -9,8 +9,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from evolora.host import tiny_host
-from evolora.organelles import Organelle, Population, Traits
+from evolora.host.model import tiny_host
+from evolora.organelles.population import Organelle, Population, Traits
 
 ARCHITECTURES = ('qwen3', 'qwen2', 'gemma3', 'llama')
 
@@ -360,7 +360,7 @@ def test_saving_again_replaces_and_foreign_files_are_safe(pop, saved):
 def test_an_interrupted_save_leaves_the_earlier_one(pop, saved, monkeypatch):
     before = Population.load(saved, pop.host).weights_hash()
     pop.death('o1')
-    import evolora.organelles as module
+    import evolora.organelles.population as module
     def power_cut(path, data):
         if path.suffix == '.json': raise OSError('power cut')
         return path.write_bytes(data)

@@ -7,15 +7,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from evolora.credit import RULES, Credit, Reading, credit, learning_flops
-from evolora.trees import Lesson, plant
-from evolora.host import load_host, tiny_host
-from evolora.organelles import Population, Traits
-from evolora.plasticity import (Plasticity, PlasticityConfig, carried, centred_ranks, drift, evolution_strategy,
+from evolora.organelles.learning_rules import RULES, Credit, Reading, credit, learning_flops
+from evolora.organelles.packing import Lesson, plant
+from evolora.host.model import load_host, tiny_host
+from evolora.organelles.population import Population, Traits
+from evolora.organelles.updates import (Plasticity, PlasticityConfig, carried, centred_ranks, drift, evolution_strategy,
                                 group_advantage)
-from evolora.randomness import seed_of, stream
-from evolora.tasks import Cell, grade, sample_tasks
-from evolora.variation import OPERATORS
+from evolora.utils.randomness import seed_of, stream
+from evolora.tasks.streams import Cell, grade, sample_tasks
+from evolora.ecology.variation import OPERATORS
 from test_engine import lively
 
 MAPS = ('q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj')
@@ -549,7 +549,7 @@ def test_fisher_of_one_taught_factor_is_uniform_in_the_other():
 
 
 def test_merging_by_fisher_takes_what_plasticity_gives():
-    from evolora.merging import merge
+    from evolora.assimilation.merging import merge
     population = crowd(tiny_host())
     lesson, _ = spoken(population)
     plasticity = Plasticity(population)

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from evolora.curriculum import Curriculum, CurriculumConfig, Forager, budgets, fair_share
-from evolora.tasks import Cell
-from evolora.randomness import stream
+from evolora.tasks.curriculum import Curriculum, CurriculumConfig, Forager, budgets, fair_share
+from evolora.tasks.streams import Cell
+from evolora.utils.randomness import stream
 
 CONFIG = CurriculumConfig()
 CELLS = ['math:1', 'math:2', 'string.sort:1', 'logic.bool:2', 'word.count:3']

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import TemplateError
 
-from evolora.configuration import EcologyConfig, load_config
-from evolora.forms import FORMS, Form, form_named
-from evolora.host import tiny_host
-from evolora.runs import config_hash
-from evolora.tasks import FAMILIES, Cell, chance, draw_tasks, sample_tasks, stream_of
-from evolora.randomness import stream
+from evolora.ecology.config import EcologyConfig, load_config
+from evolora.tasks.forms import FORMS, Form, form_named
+from evolora.host.model import tiny_host
+from evolora.ecology.runs import config_hash
+from evolora.tasks.streams import FAMILIES, Cell, chance, draw_tasks, sample_tasks, stream_of
+from evolora.utils.randomness import stream
 
 EASY = [Cell(name, family.lowest) for name, family in FAMILIES.items()]
 

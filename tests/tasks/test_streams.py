@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from evolora import patterns
-from evolora.families import MAX_TEXT, Family, Grade, last_json, last_match, last_number, plain_line
-from evolora.randomness import stream as random_stream
-from evolora.tasks import (CELLS, FAMILIES, ID_CELLS, NATURAL, OOD_CELLS, OOD_DEPTH, OOD_FAMILIES, STREAMS, Cell,
-                           cell_hashes, chance, count_mode, draw_tasks, family_hash, grade, mode_share, read_tasks,
-                           sample_tasks, stream_of, task_hashes, write_tasks)
+from evolora.tasks import patterns
+from evolora.tasks.families import MAX_TEXT, Family, Grade, last_json, last_match, last_number, plain_line
+from evolora.utils.randomness import stream as random_stream
+from evolora.tasks.streams import (CELLS, FAMILIES, ID_CELLS, NATURAL, OOD_CELLS, OOD_DEPTH, OOD_FAMILIES, STREAMS,
+                                   Cell, cell_hashes, chance, count_mode, draw_tasks, family_hash, grade, mode_share,
+                                   read_tasks, sample_tasks, stream_of, task_hashes, write_tasks)
 
 EASY_CELLS = tuple(Cell(name, 0) for name, family in FAMILIES.items() if family.lowest == 0)
 PLAIN_CELLS = tuple(Cell(family.name, depth) for family in NATURAL for depth in family.depths)
@@ -350,7 +350,7 @@ def test_every_match_has_a_clock(monkeypatch):
 
 def test_bombs_go_off_quietly():
     "In a process of its own, which can be ended if the clock should fail; the limit is generous, not a measurement"
-    code = f'from evolora.patterns import matches\nfor bomb in {BOMBS!r}: print(matches(bomb, "a" * 200))'
+    code = f'from evolora.tasks.patterns import matches\nfor bomb in {BOMBS!r}: print(matches(bomb, "a" * 200))'
     done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ['False'] * len(BOMBS), '')
 
@@ -461,7 +461,7 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path, name):
 
 def test_another_process_asks_the_same():
     "Hashes of strings differ from process to process; nothing may hang on them"
-    code = ('from evolora.tasks import *\n'
+    code = ('from evolora.tasks.streams import *\n'
             'print([t.prompt for t in draw_tasks(CELLS, stream="gate", n=80, seed=1)], task_hashes())')
     said = [subprocess.run([sys.executable, '-c', code], env={'PYTHONHASHSEED': h}, capture_output=True, text=True,
                            check=True).stdout for h in '12']

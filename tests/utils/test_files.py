@@ -9,8 +9,9 @@ import textwrap
 
 import pytest
 
-from evolora import files
-from evolora.files import append, digest, locked, new_folder, owner, parse_json, read_json, sweep, truncate, write_whole
+from evolora.utils import files
+from evolora.utils.files import (append, digest, locked, new_folder, owner, parse_json, read_json, sweep, truncate,
+                                 write_whole)
 
 
 def inside(code, *arguments, limit=None):
@@ -30,7 +31,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path, monkeypat
     def fails(*arguments): raise OSError('disk')
     if moment == 'write': failed = inside("""
         import sys
-        from evolora.files import write_whole
+        from evolora.utils.files import write_whole
         write_whole(sys.argv[1], b'n' * 5000)""", tmp_path / 'x', limit=1000).returncode != 0
     else:
         monkeypatch.setattr(os, moment, fails)
@@ -54,7 +55,7 @@ def test_rows_are_added_together_or_not_at_all(tmp_path):
     append(tmp_path / 'x', b'one\n')
     done = inside("""
         import sys
-        from evolora.files import append
+        from evolora.utils.files import append
         try: append(sys.argv[1], b'n' * 5000)
         except OSError as e: print(e.strerror)""", tmp_path / 'x', limit=1000)
     assert done.stdout.strip() == 'File too large' and (tmp_path / 'x').read_bytes() == b'one\n'
@@ -129,7 +130,7 @@ def test_an_object_is_wanted(tmp_path):
 
 HOLD = """
     import sys, time
-    from evolora.files import locked
+    from evolora.utils.files import locked
     with locked(sys.argv[1]) as last:
         print('mine', last, flush=True)
         time.sleep(60)"""

@@ -7,24 +7,25 @@ import pytest
 import torch
 
 from couples import decided, luck_decides, meeting, world
-from evolora import credit as rules, ecology as ecologies
-from evolora.assimilation import AssimilationConfig
-from evolora.credit import RULES, costs_like, learning_flops, local, register_rule
-from evolora.forms import Form
-from evolora.trees import Lesson
-from evolora.chronicle import hashes_of
-from evolora.ecology import Ecology
-from evolora.evaluation import evaluate
-from evolora.families import Family
-from evolora.gates import GATES, Gate, explain, measured, register_gate, replay, tally
-from evolora.host import tiny_host
-from evolora.parts import Parts, fingerprint
-from evolora.plasticity import PlasticityConfig
-from evolora.routing import fit_router
-from evolora.runs import Run
-from evolora.sessions import begin_session, resume_session
-from evolora.tasks import (CELLS, FAMILIES, ID_CELLS, STREAMS, Cell, chance, draw_tasks, grade, mode_share, read_tasks,
-                           register_family, stream_of, task_hashes, write_tasks)
+from evolora.organelles import learning_rules as rules
+from evolora.ecology import ecology as ecologies
+from evolora.assimilation.pairing import AssimilationConfig
+from evolora.organelles.learning_rules import RULES, costs_like, learning_flops, local, register_rule
+from evolora.tasks.forms import Form
+from evolora.organelles.packing import Lesson
+from evolora.ecology.record import hashes_of
+from evolora.ecology.ecology import Ecology
+from evolora.evaluation.evaluation import evaluate
+from evolora.tasks.families import Family
+from evolora.assimilation.gates import GATES, Gate, explain, measured, register_gate, replay, tally
+from evolora.host.model import tiny_host
+from evolora.utils.registry import Parts, fingerprint
+from evolora.organelles.updates import PlasticityConfig
+from evolora.evaluation.routing import fit_router
+from evolora.ecology.runs import Run
+from evolora.ecology.sessions import begin_session, resume_session
+from evolora.tasks.streams import (CELLS, FAMILIES, ID_CELLS, STREAMS, Cell, chance, draw_tasks, grade, mode_share,
+                                   read_tasks, register_family, stream_of, task_hashes, write_tasks)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What no lesson shows of `evolora.evidence`: closed forms, brute force, and intervals that catch what they promise."""
+"""What no lesson shows of `statistics`: closed forms, brute force, and intervals that catch what they promise."""
 from fractions import Fraction
 from itertools import product
 
@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from evolora.evidence import Interval, bootstrap, holm, iqm, paired, power_pairs, sign_flip, wilson
-from evolora.randomness import stream
+from evolora.utils.statistics import Interval, bootstrap, holm, iqm, paired, power_pairs, sign_flip, wilson
+from evolora.utils.randomness import stream
 
 rng = lambda seed=0: stream(seed, purpose='tests')
 
@@ -73,7 +73,7 @@ def test_the_fast_mean_is_the_slow_mean():
 def test_resampling_in_pieces_changes_nothing_but_the_memory(monkeypatch):
     values = rng().random(40)
     whole = bootstrap(values, strata=[0] * 30 + [1] * 10, rng=rng(1))
-    monkeypatch.setattr('evolora.evidence._AT_ONCE', 64)
+    monkeypatch.setattr('evolora.utils.statistics._AT_ONCE', 64)
     assert bootstrap(values, strata=[0] * 30 + [1] * 10, rng=rng(1)) == whole
 
 

@@ -12,8 +12,8 @@ import pytest
 from nbclient import NotebookClient
 from rich.console import Console
 
-from evolora import terminal
-from evolora.terminal import Tracker, meanwhile, progress, show, tracked
+from evolora.utils import terminal
+from evolora.utils.terminal import Tracker, meanwhile, progress, show, tracked
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_terminal_gets_a_bar_that_goes(clock, monkeypatch, capsys):
 
 
 def test_a_real_kernel_keeps_nothing_of_it(tmp_path):
-    cells = ["import time\nfrom evolora.terminal import tracked\n"
+    cells = ["import time\nfrom evolora.utils.terminal import tracked\n"
              "for i in tracked(range(4), 'naps'): time.sleep(.3)\n'the end'"]
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells], metadata={
         'kernelspec': {'name': 'python3', 'language': 'python', 'display_name': 'python3'}})

@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 from searches import SIZES, findings, hostile, rows
 
-from evolora.attention.pictures import (chart_ablation, chart_ensemble, chart_fits, chart_history, chart_horizons,
+from evolora.attention.report.charts import (chart_ablation, chart_ensemble, chart_fits, chart_history, chart_horizons,
                                         chart_lineage, chart_map, chart_pareto, chart_scores, fooled, front)
-from evolora.attention.records import Findings, Measured, candidates, read_part
-from evolora.attention.scaling import fit, horizon_correlation
-from evolora.theme import lacks, png_of
+from evolora.attention.report.records import Findings, Measured, candidates, read_part
+from evolora.attention.scoring.scaling import fit, horizon_correlation
+from evolora.analysis.theme import lacks, png_of
 
 OF_TABLES = {'history': chart_history, 'lineage': chart_lineage, 'pareto': chart_pareto, 'map': chart_map,
              'horizons': chart_horizons}

@@ -7,11 +7,11 @@ import time
 import pytest
 from searches import HOSTILE, findings, rows, write_hostile, write_search
 
-from evolora.attention import panel as module
-from evolora.attention.panel import SearchPanel, candidate_html, state_of
-from evolora.attention.records import read_search
-from evolora.files import locked, write_whole
-from evolora.theme import lacks
+from evolora.attention.report import panel as module
+from evolora.attention.report.panel import SearchPanel, candidate_html, state_of
+from evolora.attention.report.records import read_search
+from evolora.utils.files import locked, write_whole
+from evolora.analysis.theme import lacks
 
 LONG = 60       # seconds; nothing takes that long, but a busy machine shall not fail a test
 V5 = 'application/vnd.vegalite.v5+json'

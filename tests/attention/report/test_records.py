@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from searches import HOSTILE, findings, rows, write_hostile, write_search
 
-from evolora.attention.records import Measured, candidates, operators, plain, plain_lines, read_part, read_search
+from evolora.attention.report.records import Measured, candidates, operators, plain, plain_lines, read_part, read_search
 
 
 @pytest.fixture(scope='module')

@@ -5,8 +5,8 @@ import re
 import pytest
 from searches import HOSTILE, findings, rows, write_hostile, write_search
 
-from evolora.attention.account import Account, account, compared, headline
-from evolora.attention.records import operators, read_search
+from evolora.attention.report.summary_page import Account, account, compared, headline
+from evolora.attention.report.records import operators, read_search
 
 
 def said(tmp_path, name='x', history=None, found=None, **config):

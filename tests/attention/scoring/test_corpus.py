@@ -6,13 +6,13 @@ import pytest
 import torch
 from quick import FRAMEWORK, QUICK, scaled
 
-from evolora.attention.corpus import (IGNORED, Corpus, draw, held_batches, read_corpus, recall_rows, recall_share,
-                                      standard_library)
-from evolora.attention.evaluation import Evaluator
-from evolora.attention.ladder import LanguageModel, Size, Tier, parameters
-from evolora.attention.programs import build
-from evolora.attention.training import train
-from evolora.randomness import stream
+from evolora.attention.scoring.corpus import (IGNORED, Corpus, draw, held_batches, read_corpus, recall_rows,
+                                              recall_share, standard_library)
+from evolora.attention.scoring.evaluation import Evaluator
+from evolora.attention.scoring.ladder import LanguageModel, Size, Tier, parameters
+from evolora.host.mechanisms.programs import build
+from evolora.attention.scoring.training import train
+from evolora.utils.randomness import stream
 
 
 @pytest.fixture(scope='module')

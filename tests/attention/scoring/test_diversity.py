@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch.func import jacrev
 
-from evolora.attention.diversity import (CELLS, ast_distance, behaviour_distance, cell_of, describe, influence, novel)
-from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, control, variant
-from evolora.attention.mixers import Mixer
-from evolora.attention.programs import Program, build
+from evolora.attention.scoring.diversity import (CELLS, ast_distance, behaviour_distance, cell_of, describe, influence,
+                                                 novel)
+from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, control, variant
+from evolora.host.mechanisms.mixers import Mixer
+from evolora.host.mechanisms.programs import Program, build
 
 SOFTMAX = Program(variant('coefficient_dynamics'))
 CLONE = Program(SOFTMAX.source.replace('weights', 'w'))

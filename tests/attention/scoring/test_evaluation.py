@@ -8,14 +8,14 @@ import pytest
 from scipy.special import logit
 from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, Inside, inside, kept, program, scaled
 
-from evolora.attention import evaluation
-from evolora.attention.evaluation import Cache, Evaluator, train_many
-from evolora.attention.frameworks import control
-from evolora.attention.ladder import TIERS, LanguageModel, Tier
-from evolora.attention.programs import Program, build
-from evolora.attention.sandbox import Outcome
-from evolora.attention.scaling import fit, paired_gain, score
-from evolora.attention.workers import Workers, work
+from evolora.attention.scoring import evaluation
+from evolora.attention.scoring.evaluation import Cache, Evaluator, train_many
+from evolora.host.mechanisms.frameworks import control
+from evolora.attention.scoring.ladder import TIERS, LanguageModel, Tier
+from evolora.host.mechanisms.programs import Program, build
+from evolora.attention.scoring.sandbox import Outcome
+from evolora.attention.scoring.scaling import fit, paired_gain, score
+from evolora.attention.scoring.workers import Workers, work
 
 ZERO = scaled('self.entries**-.5', 'y * 0')
 SENTINEL = program('def setup(self): self.sentinel = nn.Parameter(torch.zeros(7))\n'

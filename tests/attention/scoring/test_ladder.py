@@ -4,10 +4,10 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from evolora.attention.frameworks import CONTROLS, FRAMEWORKS, VARIANTS
-from evolora.attention.ladder import (TIERS, LanguageModel, Size, Tier, blank, ladder_sizes, parameters, positions,
-                                      read_tier, step_flops)
-from evolora.attention.programs import Program, build, read_program
+from evolora.host.mechanisms.frameworks import CONTROLS, FRAMEWORKS, VARIANTS
+from evolora.attention.scoring.ladder import (TIERS, LanguageModel, Size, Tier, blank, ladder_sizes, parameters,
+                                              positions, read_tier, step_flops)
+from evolora.host.mechanisms.programs import Program, build, read_program
 
 NAMES = [f'{framework}/{name}' for framework in VARIANTS for name in VARIANTS[framework]]
 NAMES += [f'controls/{name}' for name in CONTROLS]

@@ -10,9 +10,9 @@ import pytest
 from hostile_candidates import CANDIDATES, FIND_PIPE
 from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, inside, scaled
 
-from evolora.attention import sandbox
-from evolora.attention.evaluation import Evaluator
-from evolora.attention.sandbox import SHIELDS, Limits, Outcome, contain, protection
+from evolora.attention.scoring import sandbox
+from evolora.attention.scoring.evaluation import Evaluator
+from evolora.attention.scoring.sandbox import SHIELDS, Limits, Outcome, contain, protection
 
 LIMITS, OTHER = Limits(seconds=60, processor_seconds=30), scaled(.3)
 

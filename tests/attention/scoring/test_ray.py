@@ -9,15 +9,15 @@ import pytest
 from quick import FRAMEWORK, QUICK, kept
 from test_attention_discovery import config, history
 
-from evolora.attention.discovery import begin_search, proposer_of
-from evolora.attention.evaluation import Evaluator
-from evolora.attention.sandbox import Limits
-from evolora.attention.workers import Job, RayWorkers, Workers
+from evolora.attention.search.search import begin_search, proposer_of
+from evolora.attention.scoring.evaluation import Evaluator
+from evolora.attention.scoring.sandbox import Limits
+from evolora.attention.scoring.workers import Job, RayWorkers, Workers
 
 ray = pytest.importorskip('ray', reason='Ray is not installed here')
 
 
-def nap(seconds): return Job('evolora.attention.sandbox:pause', {'seconds': seconds}, Limits(seconds=60))
+def nap(seconds): return Job('evolora.attention.scoring.sandbox:pause', {'seconds': seconds}, Limits(seconds=60))
 
 
 @pytest.fixture(scope='module')
@@ -27,7 +27,7 @@ def cluster():
 
 
 def test_outcomes_come_in_their_order_and_a_bad_job_is_an_outcome(cluster):
-    wrong = Job('evolora.attention.sandbox:pause', {'hours': 1}, Limits(seconds=60))
+    wrong = Job('evolora.attention.scoring.sandbox:pause', {'hours': 1}, Limits(seconds=60))
     found = list(cluster.map([nap(.3), nap(.01), wrong, nap(.1)]))
     assert [outcome.result for outcome in found] == [.3, .01, None, .1] and found[2].status == 'crashed'
     assert cluster.count >= 1
@@ -52,7 +52,7 @@ def test_machines_that_train_otherwise_are_named_before_a_candidate_is_blamed(cl
 
 
 def test_an_accelerator_is_asked_for(cluster):
-    wants = Job('evolora.attention.sandbox:pause', {'seconds': .01}, Limits(seconds=60, accelerator=True))
+    wants = Job('evolora.attention.scoring.sandbox:pause', {'seconds': .01}, Limits(seconds=60, accelerator=True))
     sent = cluster._send(wants)
     done, waiting = ray.wait([sent], timeout=3)
     ray.cancel(sent, force=True)

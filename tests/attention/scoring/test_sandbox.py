@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 import hostile_candidates
-from evolora.attention import sandbox
-from evolora.attention.sandbox import SHIELDS, Limits, Outcome, contain, protection
+from evolora.attention.scoring import sandbox
+from evolora.attention.scoring.sandbox import SHIELDS, Limits, Outcome, contain, protection
 from hostile_candidates import CANDIDATES, FORK, HARM
 
 pytestmark = pytest.mark.skipif(os.name != 'posix', reason='needs a Unix')
 LIMITS = Limits(seconds=15, processor_seconds=5, memory=1 << 30, output_bytes=1 << 20, result_bytes=1 << 16)
 WITH_TORCH = {'large tensor', 'save a tensor'}
-PAUSE = 'evolora.attention.sandbox:pause'
+PAUSE = 'evolora.attention.scoring.sandbox:pause'
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +162,7 @@ def test_an_interrupt_ends_the_child_and_is_passed_on(shields):
 
 def test_when_the_parent_is_killed_the_child_goes_too(here):
     if sys.platform != 'linux': pytest.skip('only Linux tells a child')
-    code = ('from evolora.attention.sandbox import contain, Limits\n'
+    code = ('from evolora.attention.scoring.sandbox import contain, Limits\n'
             f'contain({PAUSE!r}, dict(seconds=30), Limits(seconds=25))')
     parent = subprocess.Popen([sys.executable, '-c', code], env=os.environ | {'PYTHONPATH': os.pathsep.join(sys.path)})
     try:
@@ -187,16 +187,17 @@ def test_calls_from_several_threads_do_not_disturb_each_other():
     assert {n: outcome.result for n, outcome in found.items()} == {n: n / 100 for n in range(4)}
 
 
-@pytest.mark.parametrize('task', ['os:system', 'evolora.files:append', 'evolora.attention.sandbox',
+@pytest.mark.parametrize('task', ['os:system', 'evolora.utils.files:append', 'evolora.attention.scoring.sandbox',
     'evolora.attentionx:a',
-                                  'evolora.attention.sandbox:pause()', 'evolora.attention.sandbox:a.b', '', ':',
+                                  'evolora.attention.scoring.sandbox:pause()',
+                                  'evolora.attention.scoring.sandbox:a.b', '', ':',
                                   'a:b:c'])
 def test_only_tasks_of_the_package(task):
     with pytest.raises(ValueError, match='name one of ours'): contain(task, {})
 
 
 def test_a_task_that_is_not_there_is_a_crash():
-    for task in ['evolora.attention.nothing:f', 'evolora.attention.sandbox:nothing']:
+    for task in ['evolora.attention.nothing:f', 'evolora.attention.scoring.sandbox:nothing']:
         outcome = contain(task, {}, LIMITS)
         assert outcome.status == 'crashed' and 'Error' in outcome.why
     assert contain(PAUSE, {'wrong': 1}, LIMITS).status == 'crashed'
@@ -226,7 +227,7 @@ def test_no_descriptor_is_left_open():
 def test_with_an_accelerator_less_holds_and_the_network_stays_out_of_reach(here, monkeypatch):
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '3')
     with socket.create_server(('127.0.0.1', 0)) as server:
-        task, arguments = 'evolora.attention.sandbox:attempt', {'port': server.getsockname()[1]}
+        task, arguments = 'evolora.attention.scoring.sandbox:attempt', {'port': server.getsockname()[1]}
         tried = contain(task, arguments, Limits(seconds=30, accelerator=True)).result
     assert tried['compute without end'] and tried['write into a file'] and not tried['start a process']
     assert tried['reach the network'] or 'namespaces' not in SHIELDS or not here['read the environment of others']

@@ -4,9 +4,9 @@ import warnings
 import numpy as np
 import pytest
 
-from evolora.attention.scaling import (coverage, fit, horizon_correlation, loss_table, paired_gain, power, score,
-                                       smallest_gain)
-from evolora.randomness import stream
+from evolora.attention.scoring.scaling import (coverage, fit, horizon_correlation, loss_table, paired_gain, power,
+                                               score, smallest_gain)
+from evolora.utils.randomness import stream
 
 LADDER = np.array([.47e6, 1.02e6, 1.90e6, 4.05e6])
 HONEST, GAMED = np.array([5.0, 4.8, 4.6, 4.4]), np.array([5.6, 5.2, 4.8, 4.4])

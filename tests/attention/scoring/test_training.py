@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from evolora.attention.corpus import held_batches, standard_library
-from evolora.attention.frameworks import FRAMEWORKS, VARIANTS
-from evolora.attention.ladder import LanguageModel, parameters, read_tier, step_flops
-from evolora.attention.programs import Program, build, read_program
-from evolora.attention.training import HORIZONS, Trained, foresight, held_losses, one_thread, rate_at, train
-from evolora.attention.validation import examine
+from evolora.attention.scoring.corpus import held_batches, standard_library
+from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS
+from evolora.attention.scoring.ladder import LanguageModel, parameters, read_tier, step_flops
+from evolora.host.mechanisms.programs import Program, build, read_program
+from evolora.attention.scoring.training import HORIZONS, Trained, foresight, held_losses, one_thread, rate_at, train
+from evolora.attention.scoring.validation import examine
 
 TIER = read_tier('tiny', steps=24, held=4)
 SIZE = TIER.sizes[0]

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from evolora.attention import validation
-from evolora.attention.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, control, variant
-from evolora.attention.ladder import read_tier
-from evolora.attention.programs import Program
-from evolora.attention.sandbox import Limits, Outcome
-from evolora.attention.validation import BUDGET, Verdict, examine, validate
+from evolora.attention.scoring import validation
+from evolora.host.mechanisms.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, control, variant
+from evolora.attention.scoring.ladder import read_tier
+from evolora.host.mechanisms.programs import Program
+from evolora.attention.scoring.sandbox import Limits, Outcome
+from evolora.attention.scoring.validation import BUDGET, Verdict, examine, validate
 
 TIER = read_tier('tiny', sizes=((16, 2, 2), (24, 2, 3)), context=16)
 STANDARD = {f'{name}/{kind}': variant(name, kind) for name in FRAMEWORKS for kind in VARIANTS[name]} | {

@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from evolora.attention.edits import OPERATORS, EditProposer, edit
-from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.attention.programs import Program, Refused, build
-from evolora.attention.proposals import Member, apply_diff
-from evolora.randomness import stream
+from evolora.attention.search.edits import OPERATORS, EditProposer, edit
+from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
+from evolora.host.mechanisms.programs import Program, Refused, build
+from evolora.attention.search.proposals import Member, apply_diff
+from evolora.utils.randomness import stream
 
 LINES = FRAMEWORKS['matrix_mixers'].program('''
     def matrix(self, q, k, x):

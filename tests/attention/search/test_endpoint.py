@@ -6,11 +6,11 @@ from contextlib import ExitStack
 import pytest
 from endpoints import edit, serving
 
-from evolora.attention.endpoint import AnswerError, EndpointError, EndpointProposer, parse_answer, task_prompt
-from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.attention.programs import LONGEST, Program, Refused, rules
-from evolora.attention.proposals import Member
-from evolora.randomness import stream
+from evolora.attention.search.endpoint import AnswerError, EndpointError, EndpointProposer, parse_answer, task_prompt
+from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
+from evolora.host.mechanisms.programs import LONGEST, Program, Refused, rules
+from evolora.attention.search.proposals import Member
+from evolora.utils.randomness import stream
 
 FRAMEWORK, KEY = 'coefficient_dynamics', 'sk-very-secret-0123456789'
 SOFTMAX, LINEAR = variant(FRAMEWORK), variant(FRAMEWORK, 'linear')

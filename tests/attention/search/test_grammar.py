@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy import stats
 
-from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.attention.grammar import (DynamicsGenome, Grammar, GrammarProposer, MatrixGenome, RandomProposer,
+from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
+from evolora.attention.search.grammar import (DynamicsGenome, Grammar, GrammarProposer, MatrixGenome, RandomProposer,
                                        RegressionGenome)
-from evolora.attention.proposals import Member
-from evolora.attention.programs import Program, build
-from evolora.randomness import stream
+from evolora.attention.search.proposals import Member
+from evolora.host.mechanisms.programs import Program, build
+from evolora.utils.randomness import stream
 
 GRAMMARS = {name: Grammar(name) for name in FRAMEWORKS}
 KNOWN = {

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.attention.proposals import Member, Proposal, apply_diff, diff_text, read_answer
+from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
+from evolora.attention.search.proposals import Member, Proposal, apply_diff, diff_text, read_answer
 
 SOFTMAX, DELTA = (variant('coefficient_dynamics', name) for name in ('softmax', 'delta'))
 LINE = '    def evolve(self, q, k, x): return plain_scores(q, k)'

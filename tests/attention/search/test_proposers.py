@@ -6,12 +6,13 @@ import pytest
 from endpoints import edit, serving
 from quick import FRAMEWORK, QUICK, SOFTMAX, Inside, inside
 
-from evolora.attention import discovery, evaluation
-from evolora.attention.discovery import SearchConfig, begin_search, proposer_of, read_history, resume_search
-from evolora.attention.evaluation import Evaluator, Look
-from evolora.attention.frameworks import FRAMEWORKS
-from evolora.attention.programs import Program
-from evolora.attention.records import operators
+from evolora.attention.search import search as discovery
+from evolora.attention.scoring import evaluation
+from evolora.attention.search.search import SearchConfig, begin_search, proposer_of, read_history, resume_search
+from evolora.attention.scoring.evaluation import Evaluator, Look
+from evolora.host.mechanisms.frameworks import FRAMEWORKS
+from evolora.host.mechanisms.programs import Program
+from evolora.attention.report.records import operators
 
 OFFLINE = ('grammar', 'ast')
 

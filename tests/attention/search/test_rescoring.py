@@ -6,20 +6,20 @@ import pytest
 import torch
 from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, Inside, inside, program, scaled
 
-from evolora.attention import evaluation
-from evolora.attention.account import account
-from evolora.attention.discovery import SearchConfig, begin_search, proposer_of, read_history
-from evolora.attention.evaluation import Evaluator
-from evolora.attention.findings import (FRESH, ablation, controls, ensemble, findings, horizons, parts, rescore,
+from evolora.attention.scoring import evaluation
+from evolora.attention.report.summary_page import account
+from evolora.attention.search.search import SearchConfig, begin_search, proposer_of, read_history
+from evolora.attention.scoring.evaluation import Evaluator
+from evolora.attention.search.rescoring import (FRESH, ablation, controls, ensemble, findings, horizons, parts, rescore,
                                         write_findings)
-from evolora.attention.frameworks import CONTROLS, control, variant
-from evolora.attention.grammar import DynamicsGenome, Grammar
-from evolora.attention.pictures import fooled
-from evolora.attention.ladder import TIERS
-from evolora.attention.programs import Program, build
-from evolora.attention.records import Findings, read_part, read_search
-from evolora.attention.sandbox import Outcome
-from evolora.attention.training import Trained
+from evolora.host.mechanisms.frameworks import CONTROLS, control, variant
+from evolora.attention.search.grammar import DynamicsGenome, Grammar
+from evolora.attention.report.charts import fooled
+from evolora.attention.scoring.ladder import TIERS
+from evolora.host.mechanisms.programs import Program, build
+from evolora.attention.report.records import Findings, read_part, read_search
+from evolora.attention.scoring.sandbox import Outcome
+from evolora.attention.scoring.training import Trained
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_part_whose_rest_diverges_is_not_said_to_be_impossible(trainings):
     rest = program('def matrix(self, q, k, x):\n    if self.dim == 16: q = q / 0 - q / 0\n'
                    '    return causal_softmax(q @ k.mT)')
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('evolora.attention.findings.parts', lambda *_: {'the part': rest, 'another': None})
+        patch.setattr('evolora.attention.search.rescoring.parts', lambda *_: {'the part': rest, 'another': None})
         found = ablation(fresh(), whole, {}, Inside())
     assert [(row['component'], row['status'], row['gain']) for row in found] == [
         ('the part', 'diverged', None), ('another', 'fails', None)]

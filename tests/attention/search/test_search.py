@@ -16,18 +16,19 @@ from quick import FRAMEWORK, QUICK, Inside, inside, kept, scaled
 from scipy import stats
 from scipy.special import expit
 
-from evolora.attention import discovery, evaluation
-from evolora.attention.discovery import (SearchConfig, begin_search, judge_of, proposer_of, read_history, resume_search,
-                                         search_config)
-from evolora.attention.endpoint import AnswerError, EndpointError
-from evolora.attention.evaluation import Evaluator, Look
-from evolora.attention.frameworks import FRAMEWORKS
-from evolora.attention.grammar import Grammar, RandomProposer
-from evolora.attention.programs import Program
-from evolora.attention.proposals import Member, Proposal
-from evolora.attention.sandbox import Limits
-from evolora.attention.workers import Job, RayWorkers, Workers, work
-from evolora.randomness import stream
+from evolora.attention.search import search as discovery
+from evolora.attention.scoring import evaluation
+from evolora.attention.search.search import (SearchConfig, begin_search, judge_of, proposer_of, read_history,
+                                             resume_search, search_config)
+from evolora.attention.search.endpoint import AnswerError, EndpointError
+from evolora.attention.scoring.evaluation import Evaluator, Look
+from evolora.host.mechanisms.frameworks import FRAMEWORKS
+from evolora.attention.search.grammar import Grammar, RandomProposer
+from evolora.host.mechanisms.programs import Program
+from evolora.attention.search.proposals import Member, Proposal
+from evolora.attention.scoring.sandbox import Limits
+from evolora.attention.scoring.workers import Job, RayWorkers, Workers, work
+from evolora.utils.randomness import stream
 
 
 class Near:
@@ -112,7 +113,7 @@ with begin_search(folder, config(batch=3), judge, Mover(), START) as search:
 
 
 def spawned(code, *arguments):
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
     return subprocess.run([sys.executable, '-c', code, *map(str, arguments)], capture_output=True, text=True,
                           env=os.environ | {'PYTHONPATH': paths})
 
@@ -276,7 +277,7 @@ def test_a_worker_that_is_killed_from_outside_is_tried_once_more():
     if not list(Path('/proc/self/task').glob('*/children')): pytest.skip('this system does not list children')
     for kills, status in ((1, 'ok'), (2, 'crashed')):
         before, found, killed = children(), [], set()
-        job = Job('evolora.attention.sandbox:pause', {'seconds': 3}, Limits(seconds=100))
+        job = Job('evolora.attention.scoring.sandbox:pause', {'seconds': 3}, Limits(seconds=100))
         thread = threading.Thread(target=lambda: found.append(work(job)))
         thread.start()
         while thread.is_alive() and len(killed) < kills:
@@ -293,10 +294,10 @@ def test_who_stops_waiting_stops_the_work():
     def contained(job, run):
         ended.append(run(job.task, job.arguments, job.limits))
         return ended[-1]
-    jobs = [Job('evolora.attention.sandbox:pause', {'seconds': 0 if i == 0 else 500}, Limits(seconds=600))
+    jobs = [Job('evolora.attention.scoring.sandbox:pause', {'seconds': 0 if i == 0 else 500}, Limits(seconds=600))
             for i in range(3)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('evolora.attention.workers.work', contained)
+        patch.setattr('evolora.attention.scoring.workers.work', contained)
         outcomes = Workers(2).map(jobs)
         assert next(outcomes).status == 'ok'
         outcomes.close()                # as an exception does where they are waited for
@@ -304,7 +305,7 @@ def test_who_stops_waiting_stops_the_work():
 
 
 def test_without_ray_there_is_one_line(monkeypatch):
-    monkeypatch.setattr('evolora.attention.workers.find_spec', lambda name: None)
+    monkeypatch.setattr('evolora.attention.scoring.workers.find_spec', lambda name: None)
     with pytest.raises(ValueError, match='pip install ray, or leave --ray away'): RayWorkers()
 
 

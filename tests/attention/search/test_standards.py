@@ -2,10 +2,10 @@
 import pytest
 from quick import FRAMEWORK, QUICK, Inside, inside
 
-from evolora.attention import evaluation
-from evolora.attention.evaluation import Cache, Evaluator
-from evolora.attention.standards import null_pairs, null_study, power_study, standards_targets
-from evolora.randomness import stream
+from evolora.attention.scoring import evaluation
+from evolora.attention.scoring.evaluation import Cache, Evaluator
+from evolora.attention.search.standards import null_pairs, null_study, power_study, standards_targets
+from evolora.utils.randomness import stream
 
 
 @pytest.fixture

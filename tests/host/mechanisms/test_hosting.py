@@ -11,23 +11,23 @@ from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM
 
-from evolora import cli
-from evolora.analysis import load, summary
-from evolora.attention.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.attention.hosting import MechanismConfig, MechanismForCausalLM, check_causal, mechanism_flops
-from evolora.attention.programs import Program, Refused, read_program
-from evolora.configuration import load_config
-from evolora.credit import Reading, credit, learning_flops
-from evolora.trees import Lesson, plant
-from evolora.engine import WholeRows, session
-from evolora.export import export
-from evolora.generation import Authors
-from evolora.flops import WholeMeter
-from evolora.host import Host, byte_tokenizer, load_host, tiny_host
-from evolora.organelles import Population
-from evolora.pretraining import PretrainingConfig, build_tokenizer, loss_of, new_model, pack, pretrain, unpack
-from evolora.profiles import blueprint, forecast
-from evolora.sessions import begin_session, colony, resume_session
+from evolora.cli import app as cli
+from evolora.analysis.tables import load, summary
+from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
+from evolora.host.mechanisms.hosting import MechanismConfig, MechanismForCausalLM, check_causal, mechanism_flops
+from evolora.host.mechanisms.programs import Program, Refused, read_program
+from evolora.ecology.config import load_config
+from evolora.organelles.learning_rules import Reading, credit, learning_flops
+from evolora.organelles.packing import Lesson, plant
+from evolora.host.engine import WholeRows, session
+from evolora.evaluation.peft_export import export
+from evolora.host.sampling import Authors
+from evolora.host.flops import WholeMeter
+from evolora.host.model import Host, byte_tokenizer, load_host, tiny_host
+from evolora.organelles.population import Population
+from evolora.host.pretraining import PretrainingConfig, build_tokenizer, loss_of, new_model, pack, pretrain, unpack
+from evolora.ecology.profiles import blueprint, forecast
+from evolora.ecology.sessions import begin_session, colony, resume_session
 
 MECHANISMS = ('matrix_mixers/semiseparable', 'coefficient_dynamics/delta')
 SMALL = PretrainingConfig(hidden=32, layers=2, rows=6, row=128, basics=90, schooling=80, steps=90)

@@ -3,9 +3,9 @@ output follows the values linearly. And a regression may be solved pair by pair.
 import pytest
 import torch
 
-from evolora.attention.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, variant
-from evolora.attention.programs import Program, build, read_program
-from evolora.attention.regression import ridge
+from evolora.host.mechanisms.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, variant
+from evolora.host.mechanisms.programs import Program, build, read_program
+from evolora.host.mechanisms.regression import ridge
 
 MATRICES = [f'matrix_mixers/{name}' for name in VARIANTS['matrix_mixers']] + [f'controls/{name}' for name in CONTROLS]
 DYNAMICS = [f'coefficient_dynamics/{name}' for name in VARIANTS['coefficient_dynamics']]

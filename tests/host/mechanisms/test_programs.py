@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from evolora.attention.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, control, variant
-from evolora.attention.programs import DEEPEST, LONGEST, Program, Refused, build, read_program, rules
+from evolora.host.mechanisms.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, control, variant
+from evolora.host.mechanisms.programs import DEEPEST, LONGEST, Program, Refused, build, read_program, rules
 from hostile_candidates import CANDIDATES
 
 HEAD = 'def readout(self, s): return '

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from evolora.attention.dynamics import CoefficientDynamics, diagonal_scores, plain_scores, reflected_scores, scalar_scores
-from evolora.attention.mixers import ShortConvolution, causal_softmax, cut, decay, past, past_max, rms, unit
+from evolora.host.mechanisms import CoefficientDynamics, diagonal_scores, plain_scores, reflected_scores, scalar_scores
+from evolora.host.mechanisms import ShortConvolution, causal_softmax, cut, decay, past, past_max, rms, unit
 
 
 class Attention(CoefficientDynamics):

@@ -1,0 +1,54 @@
+from . import animation as animation
+from . import charts as charts
+from . import gate_charts as gate_charts
+from . import html as html
+from . import run_comparison as run_comparison
+from . import run_dashboard as run_dashboard
+from . import run_report as run_report
+from . import tables as tables
+from . import theme as theme
+from . import weights as weights
+from .tables import (
+    NO_MEASURE as NO_MEASURE, READING as READING, RunData as RunData, age_table as age_table,
+    attempt_table as attempt_table, balances as balances, cell_history as cell_history, cell_table as cell_table,
+    energy_table as energy_table, flow_table as flow_table, gate_table as gate_table, gather as gather, kin as kin,
+    lineage as lineage, load as load, markdown_table as markdown_table, organelle_table as organelle_table,
+    pool as pool, rate_bounds as rate_bounds, sentence as sentence, summary as summary, tally as tally,
+    uplift_interval as uplift_interval,
+)
+from .theme import (
+    GREY as GREY, OKABE_ITO as OKABE_ITO, PALE as PALE, bare_axis as bare_axis, binned as binned, bundle as bundle,
+    lacks as lacks, nothing as nothing, one_of as one_of, over_time as over_time, per as per, png_of as png_of,
+    rounded as rounded, sampled as sampled, save_chart as save_chart, setup as setup, step_for as step_for,
+)
+from .gate_charts import (
+    chart_attempts as chart_attempts, chart_gates as chart_gates, chart_turns as chart_turns,
+)
+from .run_comparison import (
+    beside as beside, comparable as comparable, comparison as comparison, kinds as kinds,
+    mean_interval as mean_interval, read_runs as read_runs, what_differs as what_differs,
+)
+from .charts import (
+    CHARTS as CHARTS, Entry as Entry, chart_accuracy as chart_accuracy, chart_ages as chart_ages,
+    chart_cells as chart_cells, chart_curriculum as chart_curriculum, chart_energy as chart_energy,
+    chart_flows as chart_flows, chart_lineage as chart_lineage, chart_population as chart_population,
+    chart_roi as chart_roi,
+)
+from .weights import (
+    Beside as Beside, Inspection as Inspection, answers_beside as answers_beside, chart_delta as chart_delta,
+    chart_drift as chart_drift, chart_similarity as chart_similarity, chart_spectra as chart_spectra,
+    delta_norms as delta_norms, drift as drift, inspect as inspect, similarity as similarity, spectra as spectra,
+)
+from .html import (
+    check_page as check_page, figure as figure, inert as inert, page as page, table_html as table_html,
+    write_page as write_page,
+)
+from .run_dashboard import (
+    answer_sample as answer_sample, dashboard as dashboard, tame as tame,
+)
+from .run_report import (
+    report as report,
+)
+from .animation import (
+    Panel as Panel, frame as frame, panel as panel, panels as panels, timeline as timeline,
+)

@@ -1,0 +1,3 @@
+from . import report as report
+from . import scoring as scoring
+from . import search as search

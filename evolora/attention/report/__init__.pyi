@@ -1,0 +1,22 @@
+from . import charts as charts
+from . import panel as panel
+from . import records as records
+from . import summary_page as summary_page
+from .records import (
+    Again as Again, Findings as Findings, FitFound as FitFound, GainFound as GainFound, Horizon as Horizon,
+    Measured as Measured, Record as Record, Rescored as Rescored, Reverted as Reverted, Together as Together,
+    candidates as candidates, leaders as leaders, operators as operators, plain as plain,
+    plain_lines as plain_lines, read_part as read_part, read_search as read_search, words as words,
+)
+from .charts import (
+    chart_ablation as chart_ablation, chart_ensemble as chart_ensemble, chart_fits as chart_fits,
+    chart_history as chart_history, chart_horizons as chart_horizons, chart_lineage as chart_lineage,
+    chart_map as chart_map, chart_pareto as chart_pareto, chart_scores as chart_scores, fooled as fooled,
+    front as front,
+)
+from .summary_page import (
+    Account as Account, account as account, compared as compared, headline as headline,
+)
+from .panel import (
+    SearchPanel as SearchPanel, candidate_html as candidate_html, state_of as state_of,
+)

@@ -1,0 +1,60 @@
+from . import checkpoint_files as checkpoint_files
+from . import config as config
+from . import controls as controls
+from . import diagnosis as diagnosis
+from . import ecology as ecology
+from . import lifecycle as lifecycle
+from . import profiles as profiles
+from . import record as record
+from . import runs as runs
+from . import sessions as sessions
+from . import state as state
+from . import variation as variation
+from .variation import (
+    JUDGED_BY as JUDGED_BY, OPERATORS as OPERATORS, Offspring as Offspring, VariationConfig as VariationConfig,
+    champions as champions, choose_parents as choose_parents, competence as competence, crossover as crossover,
+    direction as direction, gaussian as gaussian, make_offspring as make_offspring, mutate_traits as mutate_traits,
+    narrow as narrow, reliability as reliability, rescale as rescale, silence as silence, survivors as survivors,
+    variances as variances, widen as widen,
+)
+from .lifecycle import (
+    Demography as Demography,
+)
+from .config import (
+    EcologyConfig as EcologyConfig, PRESETS as PRESETS, changed_config as changed_config,
+    checked_config as checked_config, load_config as load_config,
+)
+from .record import (
+    Generation as Generation, hashes_of as hashes_of, told_row as told_row,
+)
+from .diagnosis import (
+    CASES as CASES, Diagnosis as Diagnosis, LAST as LAST, PATIENCE as PATIENCE, Patience as Patience, READ as READ,
+    Seen as Seen, books as books, break_even as break_even, by_cell as by_cell, dark as dark, diagnose as diagnose,
+    doomed as doomed, inert as inert, seen_in as seen_in,
+)
+from .controls import (
+    Controls as Controls, Heard as Heard, KNOBS as KNOBS, Knob as Knob, Mark as Mark,
+)
+from .ecology import (
+    Ecology as Ecology,
+)
+from .profiles import (
+    Blueprint as Blueprint, HostProfile as HostProfile, PROFILES as PROFILES, blueprint as blueprint,
+    forecast as forecast, kept_for_learning as kept_for_learning, priced_for as priced_for,
+    profile_of as profile_of,
+)
+from .runs import (
+    Run as Run, TABLES as TABLES, begin as begin, config_differences as config_differences,
+    config_hash as config_hash, differences as differences, escape as escape, frame as frame, read as read,
+)
+from .state import (
+    PARTS as PARTS, births_of as births_of, restore as restore, state_of as state_of,
+)
+from .checkpoint_files import (
+    checkpoints as checkpoints, prune as prune, read_births as read_births, read_checkpoint as read_checkpoint,
+    read_manifest as read_manifest, verified as verified, write_checkpoint as write_checkpoint,
+)
+from .sessions import (
+    Session as Session, begin_session as begin_session, check_record as check_record, check_tables as check_tables,
+    colony as colony, colony_births as colony_births, resume_session as resume_session,
+)

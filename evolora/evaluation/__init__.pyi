@@ -1,0 +1,37 @@
+from . import answering as answering
+from . import calibration as calibration
+from . import evaluation as evaluation
+from . import forgetting as forgetting
+from . import peft_export as peft_export
+from . import routing as routing
+from .evaluation import (
+    AUGMENTATIONS as AUGMENTATIONS, COLUMNS as COLUMNS, Evaluation as Evaluation, KEY as KEY, KINDS as KINDS,
+    answer as answer, brittleness as brittleness, candidates as candidates, cells_of as cells_of,
+    checked_cells as checked_cells, compare as compare, evaluate as evaluate, everyone as everyone,
+    example as example, form_of as form_of, holdout as holdout, listed as listed, oracle as oracle,
+    samples as samples, selection as selection, vote as vote,
+)
+from .forgetting import (
+    ORDINARY as ORDINARY, PROSE as PROSE, forgotten as forgotten, harm as harm,
+)
+from .routing import (
+    Router as Router, fit_router as fit_router,
+)
+from .answering import (
+    Guess as Guess, Profiles as Profiles, Question as Question, Reply as Reply, STRATEGIES as STRATEGIES,
+    ask as ask, check_question as check_question, check_request as check_request, profiles_of as profiles_of,
+    question as question, ranking as ranking, replies as replies, router_of as router_of,
+)
+from .peft_export import (
+    Ancestor as Ancestor, Subject as Subject, alone as alone, bare as bare, card as card,
+    check_exportable as check_exportable, descent as descent, export as export, measured as measured,
+    select as select, two_papers as two_papers, unseen as unseen,
+)
+from .calibration import (
+    ALIKE as ALIKE, CALIBRATION as CALIBRATION, Calibration as Calibration, EASIEST as EASIEST, Effort as Effort,
+    Forecast as Forecast, HAND as HAND, LEAST as LEAST, LONGEST as LONGEST, MOST as MOST, RETURN as RETURN,
+    calibrate as calibrate, calibration_kept as calibration_kept, calibration_of as calibration_of,
+    candidate_cells as candidate_cells, keep_calibration as keep_calibration,
+    known_calibration as known_calibration, mixed as mixed, pass_at as pass_at, rehearse as rehearse,
+    tasks_mark as tasks_mark,
+)

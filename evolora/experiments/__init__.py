@@ -1,0 +1,4 @@
+"""rivals, headline experiments, every benchmark"""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,55 @@
+from . import adapters as adapters
+from . import decoder as decoder
+from . import downloads as downloads
+from . import engine as engine
+from . import flops as flops
+from . import gguf as gguf
+from . import mechanisms as mechanisms
+from . import model as model
+from . import pretraining as pretraining
+from . import sampling as sampling
+from .decoder import (
+    Beginnings as Beginnings, Causal as Causal, Decoder as Decoder, Glance as Glance, Grid as Grid,
+    LAYOUTS as LAYOUTS, Prefix as Prefix, Prefixes as Prefixes, Rest as Rest, reads_whole as reads_whole,
+    supported as supported, together as together,
+)
+from .flops import (
+    FlopMeter as FlopMeter, WholeMeter as WholeMeter,
+)
+from .adapters import (
+    AdapterStack as AdapterStack, Factors as Factors, RowAdapters as RowAdapters, attached as attached,
+    blocks_of as blocks_of, check_factors as check_factors, names_here as names_here, read_peft as read_peft,
+    read_tensors as read_tensors, target_linears as target_linears, write_peft as write_peft,
+)
+from .engine import (
+    LeanRows as LeanRows, ModuleRows as ModuleRows, Plan as Plan, Record as Record, SEATS as SEATS,
+    WholeRows as WholeRows, buckets as buckets, session as session,
+)
+from .sampling import (
+    Authors as Authors, Below as Below, Group as Group, KEPT as KEPT, Kept as Kept, MARGIN as MARGIN,
+    Samples as Samples, Trace as Trace, choose as choose, groups_of as groups_of, sample as sample, trace as trace,
+    uniforms as uniforms,
+)
+from .downloads import (
+    KNOWN as KNOWN, Known as Known, OnWay as OnWay, cache_folder as cache_folder,
+    check_host_room as check_host_room, describe as describe, fetch as fetch, fetched as fetched, found as found,
+    known as known, known_file as known_file, room as room, sound as sound, take_member as take_member,
+)
+from .gguf import (
+    Header as Header, Tensor as Tensor, dequantise as dequantise, gguf_config as gguf_config, is_gguf as is_gguf,
+    kept as kept, plain_folder as plain_folder, read_header as read_header, write_tiny_gguf as write_tiny_gguf,
+)
+from .model import (
+    ARCHITECTURES as ARCHITECTURES, EMBEDDED as EMBEDDED, Generation as Generation, HUB as HUB, Host as Host,
+    Origin as Origin, byte_tokenizer as byte_tokenizer, check_room as check_room, generate as generate,
+    host_dtype as host_dtype, host_id as host_id, host_source as host_source, load_host as load_host,
+    read_config as read_config, reading_model as reading_model, tiny_host as tiny_host,
+)
+from .pretraining import (
+    ASSISTANT as ASSISTANT, ATTENTION as ATTENTION, CHAT_TEMPLATE as CHAT_TEMPLATE, CONVICTION as CONVICTION,
+    DEPTHS as DEPTHS, END as END, JOINTS as JOINTS, PAD as PAD, PretrainingConfig as PretrainingConfig,
+    RIGHT as RIGHT, UNKNOWN as UNKNOWN, USER as USER, build_tokenizer as build_tokenizer,
+    draw_document as draw_document, loss_of as loss_of, new_model as new_model, pack as pack, pretrain as pretrain,
+    read_skills as read_skills, skill_table as skill_table, solve as solve, unpack as unpack,
+    write_skills as write_skills,
+)

@@ -1,0 +1,36 @@
+from . import lab as lab
+from . import live_charts as live_charts
+from . import notebooks as notebooks
+from . import runner as runner
+from . import views as views
+from . import weight_charts as weight_charts
+from . import widgets as widgets
+from . import window as window
+from .notebooks import (
+    copy_notebooks as copy_notebooks, lab_command as lab_command, lab_notebooks as lab_notebooks,
+)
+from .live_charts import (
+    live_spec as live_spec, output as output, picture_html as picture_html, points as points, stops as stops,
+)
+from .views import (
+    View as View, add_up as add_up, ancestry as ancestry, answers_html as answers_html, gates_html as gates_html,
+    look as look, look_at as look_at, organelle_html as organelle_html, shown as shown, table_html as table_html,
+    why as why,
+)
+from .widgets import (
+    Panel as Panel, STYLE as STYLE, TABS as TABS, button as button, error_html as error_html,
+    found_html as found_html, knob_box as knob_box, knob_rows as knob_rows, progress_html as progress_html,
+    status_html as status_html,
+)
+from .runner import (
+    Runner as Runner, world_of as world_of,
+)
+from .weight_charts import (
+    everybody_specs as everybody_specs, organelle_specs as organelle_specs, outputs as outputs,
+)
+from .window import (
+    Memory as Memory, Window as Window,
+)
+from .lab import (
+    Lab as Lab,
+)

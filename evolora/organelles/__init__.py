@@ -1,0 +1,4 @@
+"""the population of adapters and its learning rules"""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,21 @@
+from . import learning_rules as learning_rules
+from . import packing as packing
+from . import population as population
+from . import updates as updates
+from .population import (
+    Organelle as Organelle, Population as Population, Traits as Traits, delta_norm as delta_norm,
+    founder_factors as founder_factors,
+)
+from .packing import (
+    LONGEST as LONGEST, Lesson as Lesson, Trees as Trees, plant as plant,
+)
+from .learning_rules import (
+    Credit as Credit, Directions as Directions, RULES as RULES, Reading as Reading, backprop as backprop,
+    costs_like as costs_like, credit as credit, hebbian as hebbian, learning_flops as learning_flops,
+    local as local, node as node, register_rule as register_rule,
+)
+from .updates import (
+    KEEPS_BASIS as KEEPS_BASIS, Plasticity as Plasticity, PlasticityConfig as PlasticityConfig, carried as carried,
+    centred_ranks as centred_ranks, drift as drift, evolution_strategy as evolution_strategy,
+    group_advantage as group_advantage,
+)

@@ -1,0 +1,46 @@
+from . import curriculum as curriculum
+from . import families as families
+from . import forms as forms
+from . import language as language
+from . import patterns as patterns
+from . import quantities as quantities
+from . import streams as streams
+from .families import (
+    CodeFormat as CodeFormat, Family as Family, Grade as Grade, JsonRepair as JsonRepair, Logic as Logic,
+    MAX_DEPTH as MAX_DEPTH, MAX_NESTING as MAX_NESTING, MAX_REPLY as MAX_REPLY, MAX_TEXT as MAX_TEXT, Math as Math,
+    MultiStep as MultiStep, Sequence as Sequence, Sort as Sort, Task as Task, WORDS as WORDS,
+    WordCount as WordCount, final_line as final_line, last_json as last_json, last_match as last_match,
+    last_number as last_number, pick as pick, plain_line as plain_line,
+)
+from .language import (
+    After as After, CITIES as CITIES, CLASSES as CLASSES, Codes as Codes, Fields as Fields, JOBS as JOBS,
+    LANGUAGE as LANGUAGE, NAMES as NAMES, Order as Order, Place as Place, Plural as Plural, Reverse as Reverse,
+    Words as Words, Writing as Writing, some as some,
+)
+from .quantities import (
+    Amount as Amount, DAYS as DAYS, Dates as Dates, MONTHS as MONTHS, Minutes as Minutes, Most as Most,
+    QUANTITIES as QUANTITIES, Ranking as Ranking, Total as Total, Units as Units, Weekday as Weekday,
+    in_words as in_words, ordinal as ordinal,
+)
+from .patterns import (
+    LETTERS as LETTERS, MATCH_SECONDS as MATCH_SECONDS, MAX_PATTERN as MAX_PATTERN, Recognition as Recognition,
+    Synthesis as Synthesis, compiles as compiles, draw_pattern as draw_pattern, expand as expand,
+    matches as matches, mismatch as mismatch, spell as spell,
+)
+from .streams import (
+    CELLS as CELLS, Cell as Cell, FAMILIES as FAMILIES, ID_CELLS as ID_CELLS, MAX_PROMPT as MAX_PROMPT,
+    MAX_TRIES as MAX_TRIES, NATURAL as NATURAL, OOD_CELLS as OOD_CELLS, OOD_DEPTH as OOD_DEPTH,
+    OOD_FAMILIES as OOD_FAMILIES, STREAMS as STREAMS, cell_hashes as cell_hashes, chance as chance,
+    corrected as corrected, count_mode as count_mode, draw_tasks as draw_tasks, family_hash as family_hash,
+    family_named as family_named, grade as grade, identified as identified, mode_share as mode_share,
+    read_tasks as read_tasks, register_family as register_family, sample_tasks as sample_tasks,
+    store_modes as store_modes, stream_of as stream_of, task_hashes as task_hashes, write_tasks as write_tasks,
+)
+from .forms import (
+    FORMS as FORMS, Form as Form, SYSTEM as SYSTEM, form_named as form_named,
+)
+from .curriculum import (
+    CellBandit as CellBandit, Curriculum as Curriculum, CurriculumConfig as CurriculumConfig, Forager as Forager,
+    budgets as budgets, fair_share as fair_share, families_of as families_of, family_of as family_of,
+    joined as joined,
+)

@@ -1,0 +1,25 @@
+from . import files as files
+from . import randomness as randomness
+from . import registry as registry
+from . import statistics as statistics
+from . import terminal as terminal
+from .randomness import (
+    seed_of as seed_of, stream as stream,
+)
+from .files import (
+    append as append, check_new_folder as check_new_folder, digest as digest, locked as locked,
+    new_folder as new_folder, owner as owner, parse_json as parse_json, read_json as read_json, sweep as sweep,
+    sync as sync, taken as taken, truncate as truncate, write_whole as write_whole,
+)
+from .registry import (
+    NAME as NAME, Parts as Parts, fingerprint as fingerprint,
+)
+from .statistics import (
+    Interval as Interval, MAX_FLIPS as MAX_FLIPS, bootstrap as bootstrap, holm as holm, iqm as iqm,
+    paired as paired, power_pairs as power_pairs, sign_flip as sign_flip, wilson as wilson,
+)
+from .terminal import (
+    Bars as Bars, EVERY as EVERY, Tracker as Tracker, exists as exists, meanwhile as meanwhile,
+    new_file as new_file, new_folder_for as new_folder_for, progress as progress, say as say, show as show,
+    tracked as tracked, visible as visible,
+)
