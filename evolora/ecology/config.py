@@ -17,7 +17,7 @@ import evolora
 from ..assimilation.gates import GATES
 from ..assimilation.pairing import AssimilationConfig
 from .variation import VariationConfig
-from ..economy.ledger import EconomyConfig
+from ..economy.prices import EconomyConfig
 from ..organelles.learning_rules import RULES
 from ..organelles.population import Traits
 from ..organelles.updates import PlasticityConfig

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from fastcore.basics import patch
 
 from .config import EcologyConfig
-from ..economy import ledger as money
-from ..economy.ledger import Ledger, Season
+from ..economy import prices as money
+from ..economy.ledger import Ledger
+from ..economy.prices import Season
 from ..host.model import check_room
 from ..organelles.population import Population
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..economy.ledger import EconomyConfig
+from ..economy.prices import EconomyConfig
 from ..utils.statistics import wilson
 
 # %% ../../nbs/07_ecology/05_diagnosis.ipynb #92ffa534

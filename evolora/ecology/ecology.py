@@ -29,8 +29,8 @@ from .diagnosis import Patience
 from .lifecycle import Demography
 from .record import Generation, hashes_of
 from .variation import reliability
-from ..economy import ledger as money
-from ..economy.ledger import Ledger, Prices
+from ..economy import prices as money
+from ..economy.ledger import Ledger
 from ..host.model import Generation as Answers
 from ..host.model import Host
 from ..organelles.packing import Lesson
@@ -52,7 +52,7 @@ class Ecology:
         self.population = Population(host, capacity=config.capacity + 1, max_rank=config.max_rank, alpha=config.alpha,
                                      targets=tuple(config.targets), blocks=config.blocks)
         self.plasticity = Plasticity(self.population, config.plasticity)
-        self.ledger, self.prices = Ledger(config.economy), Prices(config.economy)
+        self.ledger, self.prices = Ledger(config.economy), money.Prices(config.economy)
         self.curriculum = Curriculum(config.curriculum, list(self.cells.values()))
         examiner = Examiner(self.population, temperature=config.temperature, max_new_tokens=config.max_new_tokens,
                             rows=config.batch)

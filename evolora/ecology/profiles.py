@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, Qw
 
 from ..assimilation.examiner import Examiner
 from .config import EcologyConfig
-from ..economy.ledger import answer_cost
+from ..economy.prices import answer_cost
 from ..host.adapters import blocks_of
 from ..host.decoder import reads_whole
 from ..host.downloads import KNOWN, known_file

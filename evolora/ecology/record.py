@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..assimilation.gates import Decision
 from ..assimilation.gates import explain as told
-from ..economy.ledger import COST_VERSION
+from ..economy.prices import COST_VERSION
 from ..tasks.streams import task_hashes
 
 # %% ../../nbs/07_ecology/04_record.ipynb #b594d5f8

@@ -1,7 +1,11 @@
 from . import ledger as ledger
+from . import prices as prices
+from .prices import (
+    COST_VERSION as COST_VERSION, EconomyConfig as EconomyConfig, Prices as Prices, Reward as Reward,
+    Season as Season, answer_cost as answer_cost, effective_population as effective_population, gini as gini,
+    nonnegative as nonnegative, penalty as penalty, revenue as revenue, reward as reward, roi as roi,
+    season as season,
+)
 from .ledger import (
-    ACCOUNTS as ACCOUNTS, Audit as Audit, COST_VERSION as COST_VERSION, EconomyConfig as EconomyConfig,
-    Ledger as Ledger, Prices as Prices, Reward as Reward, Season as Season, answer_cost as answer_cost,
-    effective_population as effective_population, gini as gini, penalty as penalty, revenue as revenue,
-    reward as reward, roi as roi, season as season,
+    ACCOUNTS as ACCOUNTS, Audit as Audit, Ledger as Ledger,
 )

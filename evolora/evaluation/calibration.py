@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .. import __version__
 from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.ecology import Ecology
-from ..economy.ledger import Prices, penalty, revenue, reward
+from ..economy.prices import Prices, penalty, revenue, reward
 from .evaluation import KEY, answer, samples
 from ..host.downloads import cache_folder
 from ..host.model import Host

@@ -21,7 +21,7 @@ import pandas as pd
 from fastcore.basics import patch
 
 from ..ecology.runs import Run
-from ..economy.ledger import EconomyConfig, answer_cost
+from ..economy.prices import EconomyConfig, answer_cost
 from ..tasks.families import Task
 from ..tasks.forms import Form
 from ..tasks.streams import ID_CELLS, OOD_CELLS, OOD_FAMILIES, Cell, chance, draw_tasks

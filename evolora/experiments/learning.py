@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..ecology.runs import config_hash
-from ..economy.ledger import COST_VERSION
+from ..economy.prices import COST_VERSION
 from ..evaluation.evaluation import AUGMENTATIONS, Evaluation, answer, brittleness, everyone, selection
 from ..evaluation.routing import fit_router
 from .baselines import Trained, condition_named, cost_of, exams, examples_worth, train

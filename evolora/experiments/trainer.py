@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.runs import config_hash
-from ..economy.ledger import EconomyConfig, reward
+from ..economy.prices import EconomyConfig, reward
 from ..host.model import Host
 from ..organelles.packing import Lesson
 from ..organelles.population import Population, Traits

@@ -5,7 +5,8 @@ from pydantic import ValidationError
 from couples import (CELLS, FAMILIES, SHORT, couples, decided, log, luck, meeting, on_probation,
                      rarely_better, rng, tried, worse)
 from evolora.assimilation.pairing import Assimilation, AssimilationConfig
-from evolora.economy.ledger import EconomyConfig, Ledger
+from evolora.economy.ledger import Ledger
+from evolora.economy.prices import EconomyConfig
 from evolora.utils.statistics import wilson
 from evolora.assimilation.examiner import COMMONS, Examiner
 from evolora.assimilation.gates import tally

@@ -15,7 +15,8 @@ from evolora.ecology.config import EcologyConfig
 from evolora.ecology.controls import KNOBS, Controls
 from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.ecology import Ecology
-from evolora.economy.ledger import EconomyConfig, Ledger, season
+from evolora.economy.ledger import Ledger
+from evolora.economy.prices import EconomyConfig, season
 from evolora.tasks.families import Grade
 from evolora.tasks.forms import Form
 from evolora.host.model import tiny_host

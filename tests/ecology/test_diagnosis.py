@@ -10,7 +10,7 @@ from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.diagnosis import (CASES, LAST, PATIENCE, Seen, books, break_even, by_cell, dark, diagnose, doomed,
                                        inert, seen_in)
 from evolora.ecology.ecology import Ecology
-from evolora.economy.ledger import EconomyConfig, answer_cost
+from evolora.economy.prices import EconomyConfig, answer_cost
 from evolora.tasks.families import Grade
 from evolora.tasks.forms import Form
 from evolora.host.model import tiny_host

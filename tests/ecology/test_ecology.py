@@ -16,7 +16,8 @@ from evolora.assimilation.pairing import AssimilationConfig
 from evolora.ecology.config import PRESETS, EcologyConfig, load_config
 from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.ecology import Ecology
-from evolora.economy.ledger import ACCOUNTS, EconomyConfig
+from evolora.economy.ledger import ACCOUNTS
+from evolora.economy.prices import EconomyConfig
 from evolora.tasks.forms import Form
 from evolora.host.model import tiny_host
 from evolora.tasks.families import Grade, Task

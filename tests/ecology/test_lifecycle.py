@@ -10,7 +10,7 @@ from evolora.assimilation.pairing import AssimilationConfig
 from evolora.ecology.config import EcologyConfig
 from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.ecology import Ecology
-from evolora.economy.ledger import EconomyConfig
+from evolora.economy.prices import EconomyConfig
 from evolora.assimilation.examiner import COMMONS, Examiner
 from evolora.tasks.families import Grade
 from evolora.tasks.forms import Form

@@ -9,7 +9,7 @@ from evolora.ecology.config import load_config
 from evolora.organelles.learning_rules import RULES
 from evolora.organelles.packing import Lesson
 from evolora.ecology.ecology import Ecology
-from evolora.economy.ledger import answer_cost
+from evolora.economy.prices import answer_cost
 from evolora.host.downloads import KNOWN
 from evolora.utils.files import digest
 from evolora.host.gguf import write_tiny_gguf

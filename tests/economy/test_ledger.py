@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from evolora.economy.ledger import (ACCOUNTS, EconomyConfig, Ledger, Prices, answer_cost, effective_population, gini,
-                                    penalty, revenue, reward, roi, season)
+from evolora.economy.ledger import ACCOUNTS, Ledger
+from evolora.economy.prices import (EconomyConfig, Prices, answer_cost, effective_population, gini, penalty, revenue,
+                                    reward, roi, season)
 
 CONFIG = EconomyConfig(cap=20., ticket=.7, grace=2, floor=1.5, founder_energy=10., newborn_energy=3.)
 ENERGY = st.floats(0, 1000, allow_subnormal=False)

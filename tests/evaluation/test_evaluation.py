@@ -19,7 +19,7 @@ from actors import BOTH, GOLD, MATH, SORT, Actors, specialists, table, wrong_lin
 from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.config import EcologyConfig
 from evolora.ecology.ecology import Ecology
-from evolora.economy.ledger import EconomyConfig, answer_cost
+from evolora.economy.prices import EconomyConfig, answer_cost
 from evolora.evaluation.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evaluation, answer, brittleness, cells_of,
                                            compare, evaluate, everyone, holdout, oracle, samples, selection, vote)
 from evolora.utils.statistics import wilson
