@@ -38,25 +38,25 @@ def lived_again(data, times):
                                              ignore_index=True) for table in TABLES})
 
 
-def attempt(generation, mother, father, child, rng):
+def attempt(generation, parent, father, child, rng):
     "A tested child: given up, merged, or put on probation"
     wins, losses = (int(n) for n in rng.multinomial(96, [.25, .15, .6])[:2])
     numbers = dict(best=father, uplift=(wins - losses) / 96, pairs=96, wins=wins, losses=losses,
                    e=2. ** (wins - losses), outlook=.5 if wins > losses else .01, energy_kept=.9)
     how = dict(partners=[father])
-    steps = [judge('low_power', mother, generation, uplift=.1, level=.02, pairs=96, power=.6, least=.5, **how),
-             judge('canary_failed', mother, generation, kept=1., least=.75, **how),
-             judge('uplift_below_threshold', mother, generation, futility=.05, **numbers, **how)]
+    steps = [judge('low_power', parent, generation, uplift=.1, level=.02, pairs=96, power=.6, least=.5, **how),
+             judge('canary_failed', parent, generation, kept=1., least=.75, **how),
+             judge('uplift_below_threshold', parent, generation, futility=.05, **numbers, **how)]
     if not steps[-1].passed: return turn(steps)
-    steps.append(judge('gate_check_failed', mother, generation, needed=256., **numbers, **how))
-    if steps[-1].passed: steps.append(event('merged', mother, generation, child=child, **numbers, **how))
-    elif wins - losses > 4: steps[-1:] = [event('trial_created', mother, generation, child=child, **numbers, **how)]
+    steps.append(judge('gate_check_failed', parent, generation, needed=256., **numbers, **how))
+    if steps[-1].passed: steps.append(event('merged', parent, generation, child=child, **numbers, **how))
+    elif wins - losses > 4: steps[-1:] = [event('trial_created', parent, generation, child=child, **numbers, **how)]
     return turn(steps)
 
 
 def records(*, generations=30, size=16, tries=6, seed=0):
     "Organelles have a skill per cell; the poorest die, the richest have children whose skills differ a little"
-    rng, luck = np.random.default_rng(seed), np.random.default_rng([seed, 1])
+    rng, draws = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     ease = np.array([.5 - .12 * depth for _, depth in CELLS])
     skill, energy, parents, operator, count = {}, {}, {}, {}, 0
     prices = np.ones(len(CELLS))
@@ -123,9 +123,9 @@ def records(*, generations=30, size=16, tries=6, seed=0):
         by_cell = {cell: [row['success'] for row in episodes if (row['family'], row['depth']) == cell]
                    for cell in CELLS}
         prices = np.array([np.clip(1. + .8 * (.5 - np.mean(by_cell[cell] or [.5])), .6, 1.6) for cell in CELLS])
-        turns = [turn([judge('cooldown', name, generation, since=int(luck.integers(8)), wait=4)]) for name in skill]
+        turns = [turn([judge('cooldown', name, generation, since=int(draws.integers(8)), wait=4)]) for name in skill]
         if generation % 5 == 4 and len(skill) > 1:
-            turns[0] = attempt(generation, *list(skill)[:2], f'm{generation}', luck)
+            turns[0] = attempt(generation, *list(skill)[:2], f'm{generation}', draws)
         decisions = [decision for steps in turns for decision in steps]
         best = max(skill, key=lambda name: skill[name].mean())
         row = dict(

@@ -11,10 +11,10 @@ from . import weights as weights
 from .tables import (
     NO_MEASURE as NO_MEASURE, READING as READING, RunData as RunData, age_table as age_table,
     attempt_table as attempt_table, balances as balances, cell_history as cell_history, cell_table as cell_table,
-    energy_table as energy_table, flow_table as flow_table, gate_table as gate_table, gather as gather, kin as kin,
-    lineage as lineage, load as load, markdown_table as markdown_table, organelle_table as organelle_table,
-    pool as pool, rate_bounds as rate_bounds, sentence as sentence, summary as summary, tally as tally,
-    uplift_interval as uplift_interval,
+    energy_table as energy_table, flow_table as flow_table, gate_table as gate_table, gather as gather,
+    lineage as lineage, lineage_order as lineage_order, load as load, markdown_table as markdown_table,
+    organelle_table as organelle_table, pool as pool, rate_bounds as rate_bounds, sentence as sentence,
+    summary as summary, tally as tally, uplift_interval as uplift_interval,
 )
 from .theme import (
     GREY as GREY, OKABE_ITO as OKABE_ITO, PALE as PALE, bare_axis as bare_axis, binned as binned, bundle as bundle,

@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 
 from .gate_charts import chart_attempts, chart_gates, chart_turns
 from .run_comparison import kinds
-from .tables import (RunData, age_table, balances, cell_history, flow_table, kin, organelle_table,
+from .tables import (RunData, age_table, balances, cell_history, flow_table, lineage_order, organelle_table,
                                      pool, summary)
 from .theme import (GREY, OKABE_ITO, PALE, bare_axis, binned, bundle, lacks, nothing, one_of,
                                     over_time, per, png_of, rounded, sampled, save_chart, setup, step_for)
@@ -265,11 +265,11 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     "A bar for each life from birth to death, coloured by accuracy; families stand together"
     table = organelle_table(data)
     if not len(table): return nothing('Lives', 'no births are kept in this run')
-    order = [name for name, _ in kin(table, limit)]
+    order = [name for name, _ in lineage_order(table, limit)]
     if not order: return nothing('Lives', 'nobody in this run descends from a founder')
     note = '' if len(order) == len(table) else f'; the {len(order)} of {len(table)} with most episodes'
     if table['died'].isna().any() and table.loc[order, 'died'].notna().all():  # too long a run to reach its beginning
-        order = [name for name, _ in kin(table.tail(limit), limit)]
+        order = [name for name, _ in lineage_order(table.tail(limit), limit)]
         since = data.generations['generation'] >= table.loc[order, 'born'].min()
         data = replace(data, generations=data.generations[since])
         note = f'; the latest {len(order)} of {len(table)}'

@@ -43,11 +43,11 @@ def comparable(folders: Iterable[str | Path]) -> list[Run]:
     return runs
 
 def read_runs(folders: Iterable[str | Path], *, # of runs that can be compared
-              say: Callable[[str], None] = lambda line: None) -> tuple[list[Run], list[RunData]]: # hears what is read
+              log: Callable[[str], None] = lambda line: None) -> tuple[list[Run], list[RunData]]: # hears what is read
     "The runs in these folders and their tables; ValueError as for `comparable`"
     runs, data = comparable(folders), []
     for run in runs:
-        say(f'reading {run.folder}')
+        log(f'reading {run.folder}')
         data.append(load(run.folder))
     return runs, data
 
@@ -123,6 +123,6 @@ def beside(runs: list[Run], data: list[RunData], *, window: int = 5) -> dict[str
     return {'What differs': what_differs(runs)} | {title: table for title, table in tables.items() if len(table)}
 
 def comparison(folders: Iterable[str | Path], *, window: int = 5,
-               say: Callable[[str], None] = lambda line: None) -> dict[str, pd.DataFrame]: # hears what is read
+               log: Callable[[str], None] = lambda line: None) -> dict[str, pd.DataFrame]: # hears what is read
     "The tables of `beside` for the runs in these folders; ValueError as for `comparable`"
-    return beside(*read_runs(folders, say=say), window=window)
+    return beside(*read_runs(folders, log=log), window=window)

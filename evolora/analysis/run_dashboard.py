@@ -17,7 +17,7 @@ import pandas as pd
 from .charts import CHARTS, chart_accuracy, chart_roi
 from .html import figure, inert, page, table_html, write_page
 from .run_comparison import beside, read_runs
-from .tables import (NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, kin, load,
+from .tables import (NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, lineage_order, load,
                        organelle_table, summary)
 from ..ecology.runs import TABLES
 
@@ -77,7 +77,7 @@ def _head(data: RunData, table: pd.DataFrame) -> str:
 
 def _tree(data: RunData, organelles: pd.DataFrame, limit: int) -> str:
     "The family tree as a list"
-    lines, shown = [], kin(organelles, limit)
+    lines, shown = [], lineage_order(organelles, limit)
     for name, depth in shown:
         row = organelles.loc[name]
         life = f"{row['born']} to {row['died']}" if pd.notna(row['died']) else f"from {row['born']}, alive"
@@ -112,14 +112,14 @@ def _tables(data: RunData, limit: int) -> dict[str, str]:
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #0b3d7fea
 _BELOW = {'learning': 'cells', 'population': 'organelles', 'merging': 'gates', 'answers': 'answers'}   # group → table
 
-def _one(data: RunData, limit: int, say: Callable[[str], None]) -> tuple[str, dict[str, str], dict[str, dict]]:
+def _one(data: RunData, limit: int, log: Callable[[str], None]) -> tuple[str, dict[str, str], dict[str, dict]]:
     "Head, sections and what is drawn, for one run"
     data, sections, drawn = tame(data), {}, {}
     table = summary(data)
     sections['Summary'] = table_html(table, _SUMMARY)
     tables, groups = _tables(data, limit), {}
     for name, entry in CHARTS.items():
-        say(f'drawing {name}')
+        log(f'drawing {name}')
         shown, drawn[name] = _figure(name, entry(data))
         groups[entry.group] = groups.get(entry.group, '') + shown
     for group in dict.fromkeys([*groups, *_BELOW]):
@@ -128,12 +128,12 @@ def _one(data: RunData, limit: int, say: Callable[[str], None]) -> tuple[str, di
     return _head(data, table), sections, drawn
 
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #ee55e6e7
-def _several(folders: list, say: Callable[[str], None]) -> tuple[str, dict[str, str], dict[str, dict]]:
+def _several(folders: list, log: Callable[[str], None]) -> tuple[str, dict[str, str], dict[str, dict]]:
     "Head, sections and what is drawn, for runs side by side"
-    known, data = read_runs(folders, say=say)
+    known, data = read_runs(folders, log=log)
     runs, drawn, shown = [tame(tables) for tables in data], {}, ''
     for name, chart in {'accuracy': chart_accuracy, 'roi': chart_roi}.items():
-        say(f'drawing {name}')
+        log(f'drawing {name}')
         html, drawn[name] = _figure(name, chart(runs))
         shown += html
     sections = {'Runs': ''.join(table_html(table, title) for title, table in beside(known, data).items() if len(table)),
@@ -145,15 +145,15 @@ def _several(folders: list, say: Callable[[str], None]) -> tuple[str, dict[str, 
 def dashboard(folders: str | Path | Iterable[str | Path], # a run, or several that can be compared
               out: str | Path | None = None, # default: dashboard.html in the folder of the one run
               *, limit: int = 150, # rows of a table that grows with the run
-              say: Callable[[str], None] = lambda line: None) -> Path: # hears what is being done
+              log: Callable[[str], None] = lambda line: None) -> Path: # hears what is being done
     "Write one HTML file that shows runs without internet; returns its path"
     folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
     if not folders: raise ValueError("expected a run folder or several, got none; name one")
     if len(folders) > 1 and out is None:
         raise ValueError(f"expected a file for the page of {len(folders)} runs, got none; name one with out")
     path = Path(out) if out else Path(folders[0]) / 'dashboard.html'
-    if len(folders) == 1: say(f'reading {folders[0]}')
-    head, sections, drawn = _one(load(folders[0]), limit, say) if len(folders) == 1 else _several(folders, say)
+    if len(folders) == 1: log(f'reading {folders[0]}')
+    head, sections, drawn = _one(load(folders[0]), limit, log) if len(folders) == 1 else _several(folders, log)
     title = Path(folders[0]).resolve().name if len(folders) == 1 else f'{len(folders)} runs'
-    say('writing the page')
+    log('writing the page')
     return write_page(path, page(f'{title} · evolora', head, sections, drawn))

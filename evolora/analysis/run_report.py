@@ -33,14 +33,14 @@ def _check(folder: Path) -> None:
     if path.exists() and not path.read_text(encoding='utf-8', errors='replace').startswith(_MARK):
         raise ValueError(f"{path}: expected no report, or one that evolora wrote, got another; rename it")
 
-def _write(folder: Path, parts: list[str], charts: dict[str, alt.TopLevelMixin], say: Callable[[str], None]) -> Path:
+def _write(folder: Path, parts: list[str], charts: dict[str, alt.TopLevelMixin], log: Callable[[str], None]) -> Path:
     "Write a page and its pictures into a folder; `{charts}` stands where they go"
     with tempfile.TemporaryDirectory() as draft:        # all of them can be drawn, or none is written
         drawn = {}
         for name, chart in charts.items():
-            say(f'drawing {name}')
+            log(f'drawing {name}')
             drawn[name] = save_chart(chart, Path(draft) / f'{name}.png').read_bytes()
-    say('writing the page')
+    log('writing the page')
     (folder / 'charts').mkdir(parents=True, exist_ok=True)
     for name, picture in drawn.items(): write_whole(folder / 'charts' / f'{name}.png', picture)
     shown = '\n\n'.join(f'![{escape(chart.description)}](charts/{name}.png)' for name, chart in charts.items())
@@ -72,7 +72,7 @@ def _several(runs: list[Run], data: list[RunData]) -> tuple[list[str], dict[str,
 def report(folders: str | Path | Iterable[str | Path], # a run, or several that can be compared
            out: str | Path | None = None, # a folder to write to; default: that of the one run
            *, limit: int = 20, # organelles in the table
-           say: Callable[[str], None] = lambda line: None) -> Path: # hears what is being done
+           log: Callable[[str], None] = lambda line: None) -> Path: # hears what is being done
     "Write `report.md` and `charts/`; returns the path of the page"
     folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
     if not folders: raise ValueError("expected a run folder or several, got none; name one")
@@ -81,6 +81,6 @@ def report(folders: str | Path | Iterable[str | Path], # a run, or several that 
     for folder in folders: Run.open(folder)
     place = Path(out if out is not None else folders[0])
     _check(place)
-    if len(folders) > 1: return _write(place, *_several(*read_runs(folders, say=say)), say)
-    say(f'reading {folders[0]}')
-    return _write(place, *_one(load(folders[0]), limit), say)
+    if len(folders) > 1: return _write(place, *_several(*read_runs(folders, log=log)), log)
+    log(f'reading {folders[0]}')
+    return _write(place, *_one(load(folders[0]), limit), log)

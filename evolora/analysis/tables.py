@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['READING', 'NO_MEASURE', 'RunData', 'load', 'gather', 'rate_bounds', 'tally', 'pool', 'cell_history', 'summary',
-           'cell_table', 'organelle_table', 'kin', 'lineage', 'balances', 'flow_table', 'energy_table', 'age_table',
-           'sentence', 'gate_table', 'uplift_interval', 'attempt_table', 'markdown_table']
+           'cell_table', 'organelle_table', 'lineage_order', 'lineage', 'balances', 'flow_table', 'energy_table',
+           'age_table', 'sentence', 'gate_table', 'uplift_interval', 'attempt_table', 'markdown_table']
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #db009696
 from collections.abc import Iterable
@@ -202,7 +202,7 @@ def organelle_table(data: RunData) -> pd.DataFrame:
     return table.assign(episodes=table['episodes'].fillna(0).astype(int))
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #233dce6c
-def kin(table: pd.DataFrame, limit: int) -> list[tuple[str, int]]:
+def lineage_order(table: pd.DataFrame, limit: int) -> list[tuple[str, int]]:
     "(organelle, depth) down the tree of first parents: at most `limit`, those with most episodes and their ancestors"
     parent, kept = {name: text.split(' + ')[0] for name, text in table['parents'].items()}, set()
     for name in table.sort_values('episodes', ascending=False, kind='stable').index:
@@ -224,7 +224,7 @@ def kin(table: pd.DataFrame, limit: int) -> list[tuple[str, int]]:
 def lineage(data: RunData, *, limit: int = 40) -> str:
     "The family tree as a markdown list"
     table = organelle_table(data)
-    shown, lines = kin(table, limit), []
+    shown, lines = lineage_order(table, limit), []
     for name, depth in shown:
         row = table.loc[name]
         others = ''.join(f' × {escape(other)}' for other in row['parents'].split(' + ')[1:])

@@ -78,12 +78,12 @@ def spectra(population: Population, organelle: str) -> pd.DataFrame:
 # %% ../../nbs/10_analysis/06_weights.ipynb #ebe6973b
 def _inner(population: Population, ids: list[str]) -> np.ndarray:
     "Frobenius inner products of everybody's updates, summed over the maps"
-    everybody = [population.factors(id) for id in ids]
+    all_ids = [population.factors(id) for id in ids]
     ranks = [population[id].rank for id in ids]
     scales = np.repeat([population.scale(id) for id in ids], ranks)
     starts, total = np.cumsum([0, *ranks[:-1]]), np.zeros((len(ids), len(ids)))
     for n in population.shapes:
-        A, B = (torch.cat(x).double() for x in zip(*((f[n][0], f[n][1].T) for f in everybody)))
+        A, B = (torch.cat(x).double() for x in zip(*((f[n][0], f[n][1].T) for f in all_ids)))
         gram = ((B @ B.T) * (A @ A.T)).cpu().numpy() * np.outer(scales, scales)
         total += np.add.reduceat(np.add.reduceat(gram, starts, axis=0), starts, axis=1)
     return total

@@ -32,26 +32,26 @@ class Examiner:
     "Asks several adapters the same questions on the same luck, and keeps the bill"
     def __init__(self, population: Population, *, temperature: float = 1., max_new_tokens: int = 48, rows: int = 512):
         self.how, self.bill = dict(temperature=temperature, max_new_tokens=max_new_tokens, rows=rows), self._empty()
-        self.desk = Population(population.host, capacity=8, max_rank=population.max_rank, alpha=population.alpha,
+        self.scratch = Population(population.host, capacity=8, max_rank=population.max_rank, alpha=population.alpha,
                                targets=population.targets)
 
     @staticmethod
     def _empty() -> dict: return dict(answers=0, right=0, tokens=0, gflops=0.)
 
     def ask(self, who: dict[str, Factors | None], # name: factors; None is the bare host
-            tasks: Sequence[Task], luck: Callable[[Task], int], **how) -> dict[str, np.ndarray]:
+            tasks: Sequence[Task], seed_for: Callable[[Task], int], **how) -> dict[str, np.ndarray]:
         "Right or wrong for each name, a row of len(tasks); the keywords replace temperature and the like"
         if not who or not tasks:
             raise ValueError(f"expected somebody and something to ask, got {len(who)} and {len(tasks)}; name both")
-        seats, form = {}, self.desk.host.form
+        seats, form = {}, self.scratch.host.form
         try:
-            for name, factors in who.items(): seats[name] = None if factors is None else self.desk.birth(factors).id
-            made = self.desk.generate([form.put(t) for _ in seats for t in tasks],
+            for name, factors in who.items(): seats[name] = None if factors is None else self.scratch.birth(factors).id
+            made = self.scratch.generate([form.put(t) for _ in seats for t in tasks],
                                       [seat for seat in seats.values() for _ in tasks],
-                                      seeds=[luck(t) for t in tasks] * len(seats), **(self.how | how))
+                                      seeds=[seed_for(t) for t in tasks] * len(seats), **(self.how | how))
         finally:
             for seat in seats.values():
-                if seat is not None: self.desk.death(seat)
+                if seat is not None: self.scratch.death(seat)
         right = np.array([form.grade(t, text).success for t, text in zip([*tasks] * len(seats), made.texts)])
         for key, x in (('answers', len(right)), ('right', int(right.sum())), ('gflops', float(made.flops.sum()) / 1e9),
                        ('tokens', int(made.prompt_tokens.sum() + made.new_tokens.sum()))): self.bill[key] += x

@@ -182,7 +182,7 @@ def nominate(self: Assimilation, facts: pd.DataFrame, generation: int, *, energy
 # %% ../../nbs/06_assimilation/06_pairing.ipynb #91b8ea48
 @patch
 def survey(self: Assimilation, who: Sequence[str], generation: int, *, rng: Callable[[str], np.random.Generator],
-           luck: Callable[[Task], int]) -> None:
+           seed_for: Callable[[Task], int]) -> None:
     "Ask everybody about the homes of the others, unless that is known; each pays for its own answers"
     n = self.config.survey
     for family in self.families:
@@ -194,7 +194,7 @@ def survey(self: Assimilation, who: Sequence[str], generation: int, *, rng: Call
         tasks = fresh([c for c in self.cells if c.family == family], n, rng(f'survey {family}'), seen=set())
         recent = {id: when for id, when in self.surveyed.items() if generation - when < self.window}
         self.surveyed = recent | {t.id: generation for t in tasks}
-        right = self.examiner.ask({id: self.population.factors(id) for id in asked}, tasks, luck)
+        right = self.examiner.ask({id: self.population.factors(id) for id in asked}, tasks, seed_for)
         for id in asked:
             self.tokens.spend([id], len(tasks), generation, 'survey')
             self.skill.setdefault(id, {})[family] = float(right[id].mean()), generation
@@ -227,7 +227,7 @@ def _suitable(self: Assimilation, foremost: Sequence[str]) -> list[tuple[str, st
 @patch
 def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFrame, generation: int, *,
          energy: dict[str, float], price: float, # of a child
-         rng: Callable[[str], np.random.Generator], luck: Callable[[Task], int]) -> Iterator[tuple[str, str]]:
+         rng: Callable[[str], np.random.Generator], seed_for: Callable[[Task], int]) -> Iterator[tuple[str, str]]:
     "Couples of those who are ready, the most promising first; a turn that ends at low tokens or power takes nobody"
     c, taken = self.config, set()
     def ask(gate, id, partners=(), **numbers):
@@ -239,7 +239,7 @@ def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFra
                                        low=float(lead[id]), first=float(lead[first[self._niche(id)]]))]
     foremost = sorted(ready, key=lambda id: -lead[id])[:c.suitors + 1]
     fits = self._suitable(foremost)
-    self.survey([id for id in foremost if any(id in f for f in fits)], generation, rng=rng, luck=luck)
+    self.survey([id for id in foremost if any(id in f for f in fits)], generation, rng=rng, seed_for=seed_for)
     promised = sorted(((self.promise(x, y, facts), x, y) for x, y in fits), key=lambda p: -p[0])
     def best(id): # promise, partner, and how many there were
         full = len(taken) // 2 >= c.merges      # then the taken count too: it is the limit that stops the others

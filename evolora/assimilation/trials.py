@@ -35,34 +35,34 @@ class Child(NamedTuple):
     energy_kept: float          # share of the squared singular values that its rank could hold
     gflops: float               # of teaching
 
-def _taught(a: Assimilation, mother: str, rows: list, plasticity: Plasticity, rng) -> tuple[Factors, float]:
+def _taught(a: Assimilation, parent: str, rows: list, plasticity: Plasticity, rng) -> tuple[Factors, float]:
     "The mother's weights after some updates in which every verified answer counts as right, and the GFLOPs"
-    desk, gflops = a.examiner.desk, 0.
-    pupil = desk.birth(a.population.factors(mother), traits=a.population[mother].traits).id
-    school = Plasticity(desk, plasticity.config.model_copy(update={'probe': 0.}))
+    scratch, gflops = a.examiner.scratch, 0.
+    trained = scratch.birth(a.population.factors(parent), traits=a.population[parent].traits).id
+    training = Plasticity(scratch, plasticity.config.model_copy(update={'probe': 0.}))
     for part in np.array_split(np.arange(len(rows)), min(a.config.lessons, len(rows))):
         prompts, tokens = zip(*(rows[i] for i in part))
-        report = school.learn(Lesson([*prompts], [*tokens], [pupil] * len(part), np.ones(len(part))), rng=rng)
+        report = training.learn(Lesson([*prompts], [*tokens], [trained] * len(part), np.ones(len(part))), rng=rng)
         gflops += float(report.gflops.sum())
-    factors = desk.factors(pupil)
-    desk.death(pupil)
+    factors = scratch.factors(trained)
+    scratch.death(trained)
     return factors, gflops
 
-def conceive(a: Assimilation, couple: tuple[str, str], plasticity: Plasticity, lows: Sequence[float], # lower bounds
+def conceive(a: Assimilation, parents: tuple[str, str], plasticity: Plasticity, lows: Sequence[float], # lower bounds
              rng: np.random.Generator) -> Child:
     "A child of two: merged from their weights, or taught on their verified answers"
-    c, members = a.config, [a.population[id] for id in couple]
+    c, members = a.config, [a.population[id] for id in parents]
     niche = joined([o.traits.niche for o in members], a.families)
     expert = rng.random() < c.expert and plasticity.config.rule not in ('node', 'es', 'none')
     rows = [row for cell, kept in sorted(a.pool.items()) if cell.partition(':')[0] in families_of(niche, a.families)
             for row in kept] if expert else []
     if rows:
-        factors, gflops = _taught(a, couple[0], [rows[i] for i in rng.permutation(len(rows))], plasticity, rng)
-        return Child(factors, couple, 'expert', niche, 1., gflops)
-    made = merge([a.population.factors(id) for id in couple], evidence_weights(lows), alpha=a.population.alpha,
-                 rank=max(o.rank for o in members), scales=[a.population.scale(id) for id in couple], rule=c.rule,
-                 fisher=[plasticity.fisher(id) for id in couple] if c.rule == 'fisher' else None)
-    return Child(made.factors, couple, 'merge', niche, made.energy_kept, 0.)
+        factors, gflops = _taught(a, parents[0], [rows[i] for i in rng.permutation(len(rows))], plasticity, rng)
+        return Child(factors, parents, 'expert', niche, 1., gflops)
+    made = merge([a.population.factors(id) for id in parents], evidence_weights(lows), alpha=a.population.alpha,
+                 rank=max(o.rank for o in members), scales=[a.population.scale(id) for id in parents], rule=c.rule,
+                 fisher=[plasticity.fisher(id) for id in parents] if c.rule == 'fisher' else None)
+    return Child(made.factors, parents, 'merge', niche, made.energy_kept, 0.)
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #d44e3eb1
 @dataclass
@@ -110,18 +110,18 @@ class Attempt(NamedTuple):
     gflops: float = 0.                  # of teaching
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #d4543821
-class _Sitting:
+class _Look:
     "An attempt under way: who is asked, what was decided, who pays"
-    def __init__(self, a: Assimilation, couple: tuple[str, str], generation: int, rng: Callable, luck: Callable):
-        self.a, self.couple, self.generation, self.rng, self.luck = a, couple, generation, rng, luck
+    def __init__(self, a: Assimilation, parents: tuple[str, str], generation: int, rng: Callable, seed_for: Callable):
+        self.a, self.parents, self.generation, self.rng, self.seed_for = a, parents, generation, rng, seed_for
         self.decisions, self.looks = [], 0
         self.seen = {id for id, when in a.surveyed.items() if generation - when < a.window}
-        self.who = {id: a.population.factors(id) for id in couple} | {'host': None}
-        self.home = [c for c in a.cells if any(c.family in a.home(id) for id in couple)]
+        self.who = {id: a.population.factors(id) for id in parents} | {'host': None}
+        self.home = [c for c in a.cells if any(c.family in a.home(id) for id in parents)]
         self.away = [c for c in a.cells if c not in self.home]
 
     def judge(self, gate: str, **numbers) -> bool:
-        self.decisions.append(judge(gate, self.couple[0], self.generation, partners=self.couple[1:], **numbers))
+        self.decisions.append(judge(gate, self.parents[0], self.generation, partners=self.parents[1:], **numbers))
         return self.decisions[-1].passed
 
     def ask(self, names: Sequence[str], n: int, cells: Sequence[Cell], difficulty: float | None = None,
@@ -129,11 +129,11 @@ class _Sitting:
         self.looks += 1
         tasks = fresh(cells, n, self.rng(f'look {self.looks}'), seen=self.seen, difficulty=difficulty)
         if not tasks: return tasks, {}      # small cells run out of questions
-        right = self.a.examiner.ask({name: self.who[name] for name in names}, tasks, self.luck, **how)
-        self.a.tokens.spend(self.couple, len(tasks) * len(names), self.generation)
+        right = self.a.examiner.ask({name: self.who[name] for name in names}, tasks, self.seed_for, **how)
+        self.a.tokens.spend(self.parents, len(tasks) * len(names), self.generation)
         return tasks, right
 
-def _harmless(s: _Sitting) -> bool:
+def _harmless(s: _Look) -> bool:
     "The canary and the probe"
     c, depth = s.a.config, min(t.depth for t in s.a.cells)
     shallow = [t for t in s.a.cells if t.depth == depth]
@@ -142,14 +142,14 @@ def _harmless(s: _Sitting) -> bool:
     if not s.judge('canary_failed', kept=float(right['child'][easy].mean()) if easy.any() else 1., least=c.canary_kept):
         return False
     if not s.away: return True
-    tasks, right = s.ask(['child', *s.couple], c.probe, s.away)
+    tasks, right = s.ask(['child', *s.parents], c.probe, s.away)
     if not tasks: return True
-    best = max(s.couple, key=lambda id: right[id].mean())
+    best = max(s.parents, key=lambda id: right[id].mean())
     difference = float(right['child'].mean() - right[best].mean())
     return s.judge('probe_failed', difference=difference, margin=-c.margin, best=best)
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #1af0c80e
-def _test(s: _Sitting, tests: dict[str, PairedTest], today: int) -> None:
+def _test(s: _Look, tests: dict[str, PairedTest], today: int) -> None:
     "Look until both parents are beaten, or hope or today's pairs run out; what is seen of the parents is remembered"
     known: dict[tuple[str, str], list] = {}
     while all(t.verdict() in ('accept', 'continue') for t in tests.values()):
@@ -170,7 +170,7 @@ def _room(a: Assimilation) -> bool:
     "Whether another child may live on probation; the last seat is for merges"
     return len(a.trials) < a.config.trials and len(a.population) < a.population.capacity - 1
 
-def _concluded(s: _Sitting, trial: Trial) -> Attempt:
+def _concluded(s: _Look, trial: Trial) -> Attempt:
     "A merge, a trial, or nothing"
     c, numbers, gflops = s.a.config, trial.numbers(), trial.child.gflops
     given_up = any(t.verdict() == 'abandon' for t in trial.tests.values())
@@ -187,28 +187,29 @@ def _concluded(s: _Sitting, trial: Trial) -> Attempt:
     return Attempt(s.decisions, s.decisions[-1].gate, trial, gflops)
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #451f7782
-def attempt(a: Assimilation, couple: tuple[str, str], generation: int, *, plasticity: Plasticity, lows: Sequence[float],
-            rng: Callable[[str], np.random.Generator], luck: Callable[[Task], int]) -> Attempt:
+def attempt(a: Assimilation, parents: tuple[str, str], generation: int, *, plasticity: Plasticity,
+            lows: Sequence[float], rng: Callable[[str], np.random.Generator],
+            seed_for: Callable[[Task], int]) -> Attempt:
     "Make the child of a couple, and send it through the gates that cost answers"
-    c, s = a.config, _Sitting(a, couple, generation, rng, luck)
-    each, tokens = 1 + len(couple), a.tokens.held(couple)
+    c, s = a.config, _Look(a, parents, generation, rng, seed_for)
+    each, tokens = 1 + len(parents), a.tokens.held(parents)
     first = 2 * c.canary + each * (c.look + (c.probe if s.away else 0))
     if not s.judge('low_tokens', tokens=tokens, least=first): return Attempt(s.decisions, 'low_tokens')
     plan = window(c.uplift, max(a.discordant, c.uplift), a.levels.level, power=c.power, least=c.look,
                   most=max(c.look, min(c.pairs, c.look + (tokens - first) // each)))
     if not s.judge('low_power', uplift=c.uplift, level=a.levels.level, pairs=plan.pairs, power=plan.power,
                    least=c.least_power): return Attempt(s.decisions, 'low_power')
-    a.tried |= dict.fromkeys(couple, generation)        # to be turned away before costs nothing, not even time
-    child = conceive(a, couple, plasticity, lows, rng('child'))
+    a.tried |= dict.fromkeys(parents, generation)        # to be turned away before costs nothing, not even time
+    child = conceive(a, parents, plasticity, lows, rng('child'))
     s.who['child'] = child.factors
     if not _harmless(s): return Attempt(s.decisions, s.decisions[-1].gate, None, child.gflops)
     gate, level = a.levels.open()
-    tests = {id: PairedTest(level, most=plan.pairs, least=c.look, futility=c.futility) for id in couple}
+    tests = {id: PairedTest(level, most=plan.pairs, least=c.look, futility=c.futility) for id in parents}
     _test(s, tests, c.sitting if _room(a) else plan.pairs)
     if found := [t.discordant for t in tests.values() if t.pairs]:
         a.discordant += .2 * (float(np.mean(found)) - a.discordant)
-    controls = {id: s.who[id] for id in couple}     # a parent may die before the first look on probation
-    return _concluded(s, Trial(child, couple[0], gate, level, generation, tests, controls=controls))
+    controls = {id: s.who[id] for id in parents}     # a parent may die before the first look on probation
+    return _concluded(s, Trial(child, parents[0], gate, level, generation, tests, controls=controls))
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #b830f83c
 _LEAST_ROWS = 8     # logged answers of each in a cell, for the log to say anything
@@ -233,7 +234,7 @@ def screen(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int,
                           estimate=float(found.estimate), high=float(found.high))]
 
 def probation(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int, *,
-              rng: Callable[[str], np.random.Generator], luck: Callable[[Task], int]) -> tuple[list[Decision], str]:
+              rng: Callable[[str], np.random.Generator], seed_for: Callable[[Task], int]) -> tuple[list[Decision], str]:
     "Another look at a child on probation, where logs and tokens allow it; and 'open', or the event that ends it"
     c, payers = a.config, [id for id in (trial.id, *trial.child.parents) if id in a.population]
     trial.controls |= {id: a.population.factors(id) for id in trial.child.parents if id in a.population}
@@ -248,7 +249,7 @@ def probation(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: i
         home = [t for t in a.cells if t.family in families_of(trial.child.niche, a.families)]
         tasks = fresh(home, c.look, rng('probation'), seen=set())
         right = a.examiner.ask({'child': a.population.factors(trial.id)} | {id: trial.controls[id] for id in waiting},
-                               tasks, luck)
+                               tasks, seed_for)
         a.tokens.spend(payers, len(tasks) * (1 + len(waiting)), generation)
         for id in waiting: trial.tests[id].observe(right['child'], right[id])
     if trial.e >= 1 / trial.level: outcome = 'trial_promoted'

@@ -24,7 +24,7 @@ from .bench import bench_app
 from .calibrate import calibrate, forecast_of, settings_for
 from .hosts import HOSTS, host_app, interruptible, unfinished
 from .rivals import holdout, sft
-from ..utils.terminal import exists, meanwhile, new_folder_for, progress, say, show, visible
+from ..utils.terminal import exists, meanwhile, new_folder_for, progress, log, show, visible
 
 # %% ../../nbs/15_cli/08_app.ipynb #1ed9fd5c
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown',
@@ -76,8 +76,8 @@ def _pages(runs: list[Path], out: Path | None = None, html: bool = False) -> lis
     from evolora.analysis.run_report import report
     steps = len(runs) + (len(CHARTS) if len(runs) == 1 else 2) + 1
     with progress(stays=False) as bar:
-        done = [report(runs, out, say=bar.steps('report', steps))]
-        if html: done.append(dashboard(runs, done[0].parent / 'dashboard.html', say=bar.steps('dashboard', steps)))
+        done = [report(runs, out, log=bar.steps('report', steps))]
+        if html: done.append(dashboard(runs, done[0].parent / 'dashboard.html', log=bar.steps('dashboard', steps)))
     return done
 
 def _quoted(question: str) -> str:
@@ -139,7 +139,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     from evolora.host.model import load_host
     from evolora.ecology.sessions import begin_session, resume_session
     if resume:
-        folder, session = resume, resume_session(resume, every=every, say=say)
+        folder, session = resume, resume_session(resume, every=every, log=log)
     else:
         load_config(name)       # what is wrong with it, or the folder, is said before a host is loaded and measured
         check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))
@@ -152,11 +152,11 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     print(f'{len(ecology.population)} alive on host {ecology.host.id} ({ecology.host.parameters:,} weights), '
           + (f'going on after {ecology.generation} generations' if resume else f'preset {name}, seed {seed or 0}'))
     if ecology.generation >= generations:
-        say(f'{ecology.generation} generations are there, {generations} were asked for: nothing is lived through')
+        log(f'{ecology.generation} generations are there, {generations} were asked for: nothing is lived through')
     with session:
         try:
             with meanwhile(lambda: f'generation {ecology.generation}: {ecology.part}') as told:
-                found = session.live(generations, say=told, patience=patience)
+                found = session.live(generations, log=told, patience=patience)
         except BrokenPipeError: raise           # nobody reads on: that is no trouble with the folder
         except OSError as e:
             raise ValueError(f'{folder}: {e.strerror or e}; mend it; `evolora run --resume {folder}` goes on') from None
@@ -214,7 +214,7 @@ def export(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
 def compare(runs: Annotated[list[Path], typer.Argument(help='Folders of runs, two or more.')]):
     "Runs side by side: what was set differently, and what came of it. Runs of different hosts or tasks are refused."
     from evolora.analysis.run_comparison import comparison
-    with progress(stays=False) as bar: tables = comparison(runs, say=bar.steps('reading', len(runs)))
+    with progress(stays=False) as bar: tables = comparison(runs, log=bar.steps('reading', len(runs)))
     for title, table in tables.items():
         if len(table): show(table.reset_index(names=''), title)
         else: print(f'{title}: nothing that was set')
@@ -369,11 +369,11 @@ def _code(arguments: list[str] | None) -> int:
     except typer.Exit as e: return e.exit_code
     except (typer.TyperException, ValueError, KeyError) as e:
         message = e.format_message() if hasattr(e, 'format_message') else str(e.args[0] if e.args else e)
-        if message: say(f'evolora: {visible(" ".join(message.split()))}')        # without one, help was shown
+        if message: log(f'evolora: {visible(" ".join(message.split()))}')        # without one, help was shown
     except OSError as e:
         where = f': {visible(str(e.filename))}' if e.filename else ''
-        say(f'evolora: {e.strerror or e}{where}; choose a place that can be read and written')
-    except MemoryError as e: say(f'evolora: {e or "out of memory"} (in a configuration: batch, and plasticity.chunk)')
+        log(f'evolora: {e.strerror or e}{where}; choose a place that can be read and written')
+    except MemoryError as e: log(f'evolora: {e or "out of memory"} (in a configuration: batch, and plasticity.chunk)')
     except (typer.Abort, KeyboardInterrupt): return 130
     return 2
 

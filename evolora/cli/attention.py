@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from ..utils.terminal import exists, progress, say, show, visible
+from ..utils.terminal import exists, progress, log, show, visible
 
 # %% ../../nbs/15_cli/07_attention.ipynb #2a005331
 attention_app = typer.Typer(no_args_is_help=True,
@@ -56,10 +56,10 @@ def _say_what(evaluator, workers) -> None:
     evaluator.agree(workers)
     corpus = corpus_of(evaluator.path, evaluator.tier.vocab)
     tokens = int(evaluator.tier.tokens * (1 - evaluator.tier.recall))
-    say(f'{visible(corpus.name)}: {tokens:,} tokens of it for each training, {corpus.epochs(tokens):.2g} epochs')
+    log(f'{visible(corpus.name)}: {tokens:,} tokens of it for each training, {corpus.epochs(tokens):.2g} epochs')
     left = [what for what, (prevented, _) in protection(accelerator=evaluator.limits.accelerator).items()
             if not prevented]
-    say(f"candidates run contained; on this machine nothing keeps them from this: {', '.join(left)}")
+    log(f"candidates run contained; on this machine nothing keeps them from this: {', '.join(left)}")
 
 def _bounds(found: dict, name: str) -> str:
     low, high = found['low'], found['high']
@@ -114,7 +114,7 @@ def evaluate(mechanism: Annotated[str, typer.Argument(help='A file with a progra
     elif found['status'] == 'ok':
         for title, frame in _frames(found, evaluator).items(): show(frame, title)
     if found['status'] != 'ok':
-        say(f"{visible(mechanism)} is {found['status']}: {visible(found['why'])}")
+        log(f"{visible(mechanism)} is {found['status']}: {visible(found['why'])}")
         raise typer.Exit(1)
 
 def _evaluated(evaluator, program, workers) -> dict:
@@ -186,15 +186,15 @@ def _searched(search, crew) -> str:
         def told(row: dict) -> None:
             bar.console.print(_told(row), markup=False, highlight=False)
             bar.update(job, advance=1)
-        return search.run(workers=crew, say=told)
+        return search.run(workers=crew, log=told)
 
 def _driven(search, endpoint: dict, cache: Path) -> str:
     "The loop of OpenEvolve, whose rows are there when it ends"
     from evolora.attention.search.openevolve_bridge import search_openevolve
-    say(f'OpenEvolve is at work; its log is {visible(str(search.folder))}/openevolve/log.txt')
+    log(f'OpenEvolve is at work; its log is {visible(str(search.folder))}/openevolve/log.txt')
     try: return search_openevolve(search, endpoint, cache)
     finally:
-        for row in search.rows[1:]: say(_told(row))
+        for row in search.rows[1:]: log(_told(row))
 
 def _config(kind, **given):
     from pydantic import ValidationError
@@ -259,14 +259,14 @@ def evolve(context: typer.Context,
     began = time.monotonic()
     if resume: opened = resume_search(folder, judge, proposes)
     else:
-        say('training softmax, which everything is compared with')
+        log('training softmax, which everything is compared with')
         judge.prepare(crew)
         opened = begin_search(folder, config, judge, proposes)
     with opened as search:
-        say(f'{visible(str(folder))}: {search.done} of {config.budget} candidates are done')
+        log(f'{visible(str(folder))}: {search.done} of {config.budget} candidates are done')
         try: why = _driven(search, endpoint, _cache(cache)) if proposes is None else _searched(search, crew)
         except KeyboardInterrupt:
-            say(f'stopped; go on with evolora attention evolve --resume {visible(str(folder))}')
+            log(f'stopped; go on with evolora attention evolve --resume {visible(str(folder))}')
             raise typer.Exit(130) from None
         _ended(search, why, time.monotonic() - began)
 
@@ -297,4 +297,4 @@ def _rescored(folder: Path, tier: str | None, seeds: int, top: int, workers, cac
     judge = judge_of(config, _cache(cache), seeds=seeds, first=FRESH, gate=False, **({'tier': tier} if tier else {}))
     _say_what(judge, workers)
     judge.prepare(workers)
-    write_findings(folder, findings(rows, judge, top=top, workers=workers, say=say))
+    write_findings(folder, findings(rows, judge, top=top, workers=workers, log=log))

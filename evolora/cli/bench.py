@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from ..utils.terminal import exists, new_file, progress, say, show
+from ..utils.terminal import exists, new_file, progress, log, show
 
 # %% ../../nbs/15_cli/06_bench.ipynb #f5f2eafc
 bench_app = typer.Typer(no_args_is_help=True,
@@ -87,7 +87,7 @@ def _made(folder: Path, make) -> ValueError | None:
     try: make()
     except Unfinished as e: return e
     except KeyboardInterrupt:
-        say(f'stopped; the same command makes the cells that are missing in {folder}')
+        log(f'stopped; the same command makes the cells that are missing in {folder}')
         raise typer.Exit(130) from None
 
 @bench_app.command(epilog='Every pair of condition and seed is a cell: a few minutes, and one small file. A second '
@@ -110,7 +110,7 @@ def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded
         settings = lab.Settings(host=host, budget=min(budget, 100.), id=96, ood=96, points=2, probe=48, brittle=16)
     with TemporaryDirectory() as scratch:
         folder = out or (Path(scratch) if quick else Path('runs/learning'))
-        error = _made(folder, lambda: lab.experiment(names, range(1, seeds + 1), folder, settings, jobs=jobs, say=say))
+        error = _made(folder, lambda: lab.experiment(names, range(1, seeds + 1), folder, settings, jobs=jobs, log=log))
         if any((folder / 'cells').glob('*.json')):
             lines = results.table(folder)
             frames = results.for_people(lines)
@@ -141,8 +141,8 @@ def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embe
     with TemporaryDirectory() as scratch:
         folder = out or (Path(scratch) if quick else Path('runs/assimilation'))
         def make():
-            tables.update(twins.acceptance(folder, load_host(host, threads=1), sizes, say=say))
-            twins.experiment(range(1, seeds + 1), folder, settings, jobs=jobs, say=say)
+            tables.update(twins.acceptance(folder, load_host(host, threads=1), sizes, log=log))
+            twins.experiment(range(1, seeds + 1), folder, settings, jobs=jobs, log=log)
         error, cells = _made(folder, make), read_cells(folder)
         found = twins.report(tables, cells)
         _publish('assimilation', twins.rows(found), twins.targets(tables, cells), twins.for_people(found), json, None)
@@ -279,7 +279,7 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
                         range(1 if quick else 2)]
     if seeds and found and not quick:
         settings = real.Settings.of(found, host=host)
-        _made(folder, lambda: real.experiment(folder, settings, range(1, seeds + 1), jobs=jobs, say=say))
+        _made(folder, lambda: real.experiment(folder, settings, range(1, seeds + 1), jobs=jobs, log=log))
     cells = read_cells(folder) if exists(folder) else []
     targets = real.real_targets(found, speed, equal, difference, refusals, cells, forecast, seconds[1:])
     rows = [{'table': 'speed'} | speed, {'table': 'generations', 'seconds': seconds,

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from .hosts import HOSTS
-from ..utils.terminal import new_file, progress, say, show
+from ..utils.terminal import new_file, progress, log, show
 
 # %% ../../nbs/15_cli/04_calibrate.ipynb #f36a3c43
 def settings_for(host, name: str, # of a preset, or a YAML file
@@ -26,10 +26,10 @@ def settings_for(host, name: str, # of a preset, or a YAML file
     if host.id == 'embedded' or not (PRESETS / f'{name}.yaml').is_file(): return priced_for(config, host), None
     found = None if again else known_calibration(host)
     if found is None:
-        say(f'{host.id} is new here: it is measured first, for some minutes (`evolora calibrate --help`)')
+        log(f'{host.id} is new here: it is measured first, for some minutes (`evolora calibrate --help`)')
         with progress(stays=False) as bar: found = calibrate(host, on_way=bar.reached)
         kept = keep_calibration(host, found)
-        say(f'calibrated in {found.seconds:.0f} s with {found.answers} answers: form {found.form}, {len(found.chosen)} '
+        log(f'calibrated in {found.seconds:.0f} s with {found.answers} answers: form {found.form}, {len(found.chosen)} '
             f'cells{"" if kept else "; it could not be kept for the next time"}')
     return found.apply(config), found
 

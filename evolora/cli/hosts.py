@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ..utils.terminal import exists, progress, say, show
+from ..utils.terminal import exists, progress, log, show
 
 # %% ../../nbs/15_cli/03_hosts.ipynb #19456b10
 HOSTS = ('embedded, smollm2-135m-q4, smollm2-135m, smollm2-360m, qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b, a model '
@@ -32,7 +32,7 @@ def interruptible(out: Path):
     try:
         with progress() as bar: yield bar
     except KeyboardInterrupt:
-        say(f'stopped; the same command goes on from the last checkpoint in {out}')
+        log(f'stopped; the same command goes on from the last checkpoint in {out}')
         raise typer.Exit(130) from None
 
 # %% ../../nbs/15_cli/03_hosts.ipynb #f3f7ddaa
@@ -50,7 +50,7 @@ def fetch(name: Annotated[str, typer.Argument(metavar='NAME', help=_FETCH)],
     print(describe(host), flush=True)
     if there := found(host):
         if how := sound(host): return print(f'is there already: {there[0]} ({how})')
-        say(f'{there[0]} is not what it should be; {"it would be" if dry_run else "it is"} fetched again')
+        log(f'{there[0]} is not what it should be; {"it would be" if dry_run else "it is"} fetched again')
     if dry_run:
         check_host_room(host)
         return print('there is room; nothing was fetched')

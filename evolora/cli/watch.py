@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..ecology.record import told_row
+from ..ecology.record import row_text
 from ..ecology.runs import Run
 from ..utils.files import parse_json
 from ..utils.terminal import visible
@@ -113,7 +113,7 @@ class Watch:
 
 def _told(row: dict) -> str:
     "The ticker of a generation, safe for a terminal"
-    return visible(told_row(row)).replace('\n', ' ')[:200]
+    return visible(row_text(row)).replace('\n', ' ')[:200]
 
 # %% ../../nbs/15_cli/02_watch.ipynb #15a18cab
 def follow(folder: str | Path, *, every: float = 1., # seconds between two looks

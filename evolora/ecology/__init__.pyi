@@ -25,7 +25,7 @@ from .config import (
     checked_config as checked_config, load_config as load_config,
 )
 from .record import (
-    Generation as Generation, hashes_of as hashes_of, told_row as told_row,
+    Generation as Generation, hashes_of as hashes_of, row_text as row_text,
 )
 from .diagnosis import (
     CASES as CASES, Diagnosis as Diagnosis, LAST as LAST, PATIENCE as PATIENCE, Patience as Patience, READ as READ,
@@ -33,7 +33,7 @@ from .diagnosis import (
     doomed as doomed, inert as inert, seen_in as seen_in,
 )
 from .controls import (
-    Controls as Controls, Heard as Heard, KNOBS as KNOBS, Knob as Knob, Mark as Mark,
+    Applied as Applied, Controls as Controls, Example as Example, KNOBS as KNOBS, Knob as Knob,
 )
 from .ecology import (
     Ecology as Ecology,

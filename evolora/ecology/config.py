@@ -64,8 +64,8 @@ class EcologyConfig(BaseModel):
     @property
     def own_parts(self) -> dict[str, str]:
         "Fingerprints of the families, the rule and the gates in it that are one's own; {} where all are the library's"
-        return (cell_hashes(Cell.parse(c) for c in self.cells) | RULES.marks([self.plasticity.rule])
-                | GATES.marks(self.assimilation.gates))
+        return (cell_hashes(Cell.parse(c) for c in self.cells) | RULES.hashes([self.plasticity.rule])
+                | GATES.hashes(self.assimilation.gates))
 
     @field_validator('form', mode='before')
     @classmethod

@@ -24,7 +24,7 @@ from ..assimilation.gates import Decision, event, tally, turn as whole_turn
 from ..assimilation.pairing import Assimilation
 from ..assimilation.trials import Merge, attempt, probation
 from .config import EcologyConfig
-from .controls import Controls, Heard
+from .controls import Controls, Applied
 from .diagnosis import Patience
 from .lifecycle import Demography
 from .record import Generation, hashes_of
@@ -91,7 +91,7 @@ class Ecology:
                 raise RuntimeError(f"no organelle is alive since generation {self.generation - 1}; begin a new ecology")
             if self.half: raise RuntimeError(f"generation {self.generation} ended half-way; begin anew or resume a run")
             self.half, self._timing = True, {}
-            heard = self.controls.heed(self.generation, self.ledger)
+            applied = self.controls.apply(self.generation, self.ledger)
             self.tune()
             season = self.controls.season(self.generation)
             gates = self._tickets(season)
@@ -99,14 +99,14 @@ class Ecology:
             with self._timed('play'): answers = self._play(plan, tasks)
             with self._timed('grade'): episodes = self._grade(plan, tasks, answers)
             with self._timed('settle'): gates += self._settle(episodes, season)
-            with self._timed('learn'): learned = self._learn(plan, tasks, answers, episodes, heard)
+            with self._timed('learn'): learned = self._learn(plan, tasks, answers, episodes, applied)
             self.demography.observe(episodes, self.generation)
             with self._timed('assimilate'):
                 decisions, taught = self._assimilate(tasks, answers, episodes, season)
             with self._timed('select'): fitness = self.demography.live_or_die(self.generation, self._bankrupt)
             with self._timed('adapt'): cells = self._adapt(episodes)
             return self._record(episodes, season, gates + tally(decisions), learned, cells, fitness, decisions, taught,
-                                heard)
+                                applied)
 
     @contextmanager
     def _timed(self, part: str):
@@ -176,14 +176,14 @@ def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task]) -> Answers | Non
     "The answers to all tasks; copies of a task differ in luck, and everybody has the same luck with the same copy"
     if not tasks: return None
     copies = list(zip([t.id for t in tasks], plan['copy']))
-    luck = {c: seed_of(self.seed, generation=self.generation, purpose=f'luck {c[1]}', organelle=c[0])
+    seeds = {c: seed_of(self.seed, generation=self.generation, purpose=f'luck {c[1]}', organelle=c[0])
             for c in dict.fromkeys(copies)}
-    return self._ask(self.population, tasks, plan['organelle'].tolist(), [luck[c] for c in copies], below=True)
+    return self._ask(self.population, tasks, plan['organelle'].tolist(), [seeds[c] for c in copies], below=True)
 
 @patch
-def _ask(self: Ecology, population: Population, tasks: list[Task], organelles: list[str], luck: list[int],
+def _ask(self: Ecology, population: Population, tasks: list[Task], organelles: list[str], seeds: list[int],
          below: bool = False) -> Answers: # note what learning goes on from
-    return population.generate(self.host.form.prompts(tasks), organelles, seeds=luck, rows=self.config.batch,
+    return population.generate(self.host.form.prompts(tasks), organelles, seeds=seeds, rows=self.config.batch,
                                below=below, max_new_tokens=self.config.max_new_tokens,
                                temperature=self.controls.config.temperature)
 
@@ -226,20 +226,20 @@ def _settle(self: Ecology, episodes: dict[str, list], season) -> Counter:
 # %% ../../nbs/07_ecology/07_ecology.ipynb #87c81dfd
 @patch
 def _learn(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answers | None,
-           episodes: dict[str, list], heard: Heard) -> pd.DataFrame:
+           episodes: dict[str, list], applied: Applied) -> pd.DataFrame:
     "One update of every organelle that answered, or was praised or blamed; what each one learned"
-    if not tasks and not heard.marks: return pd.DataFrame(columns=['kl', 'leash', 'gflops'])
+    if not tasks and not applied.examples: return pd.DataFrame(columns=['kl', 'leash', 'gflops'])
     cells, who = [str(c) for c in plan['cell']], episodes['organelle']
     advantage = self.plasticity.advantages(np.array(episodes['reward']), who, episodes['task'], cells)
-    prompts, said, judged, merit = zip(*heard.marks) if heard.marks else [()] * 4
+    prompts, said, judged, merit = zip(*applied.examples) if applied.examples else [()] * 4
     below = answers.below + [None] * len(prompts) if answers and answers.below else None
     lesson = Lesson([*self.host.form.prompts(tasks), *prompts], [*(answers.tokens if answers else ()), *said],
                     [*who, *judged], [*advantage, *merit], self.controls.config.temperature, below)
     def rollout(population, rows, organelles):
         "Rewards of variants that answer the questions of these rows, each on the luck of its row"
         asked = [tasks[i] for i in rows]
-        luck = [seed_of(self.seed, generation=self.generation, purpose='rollout', organelle=t.id) for t in asked]
-        made = self._ask(population, asked, organelles, luck)
+        seeds = [seed_of(self.seed, generation=self.generation, purpose='rollout', organelle=t.id) for t in asked]
+        made = self._ask(population, asked, organelles, seeds)
         worth = [self.host.form.grade(t, text) for t, text in zip(asked, made.texts)]
         reward = money.reward(self.config.economy, [w.progress for w in worth], [w.success for w in worth]).total
         return np.array(reward), made.flops
@@ -247,7 +247,7 @@ def _learn(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answer
 
 # %% ../../nbs/07_ecology/07_ecology.ipynb #211348aa
 @patch
-def _gate_luck(self: Ecology, task: Task) -> int:
+def _gate_seed(self: Ecology, task: Task) -> int:
     return seed_of(self.seed, generation=self.generation, purpose='gate luck', organelle=task.id)
 
 @patch
@@ -262,16 +262,16 @@ def _assimilate(self: Ecology, tasks: list[Task], answers: Answers | None,
     ticket = self.ledger.config.ticket * season.ticket
     facts, energy, price = a.facts(self.demography.recent), self.ledger.balances, self.config.economy.newborn_energy
     turns = a.nominate(facts, now, energy=energy, solvent=ticket, topup=self._topup)
-    for couple in a.pair(turns, facts, now, energy=energy, price=price, luck=self._gate_luck,
+    for parents in a.pair(turns, facts, now, energy=energy, price=price, seed_for=self._gate_seed,
                          rng=lambda purpose: self.rng(f'pair {purpose}')):
-        tried = attempt(a, couple, now, plasticity=self.plasticity, lows=[facts.low[id] for id in couple],
-                        rng=lambda purpose: self.rng(f'attempt {purpose}', couple[0]), luck=self._gate_luck)
-        turns[couple[0]] += tried.decisions
+        tried = attempt(a, parents, now, plasticity=self.plasticity, lows=[facts.low[id] for id in parents],
+                        rng=lambda purpose: self.rng(f'attempt {purpose}', parents[0]), seed_for=self._gate_seed)
+        turns[parents[0]] += tried.decisions
         taught += tried.gflops
         if tried.outcome in ('merged', 'trial_created'):
             trial = tried.trial
             trial.id = self._admit(trial, tried.outcome)
-            turns[couple[0]].append(event(tried.outcome, couple[0], now, partners=couple[1:], child=trial.id,
+            turns[parents[0]].append(event(tried.outcome, parents[0], now, partners=parents[1:], child=trial.id,
                                           **trial.numbers()))
     for trial in [t for t in a.trials.values() if t.since < now]: turns[trial.id] = self._probation(trial)
     self.relief = a.relief(now, floor=self.config.economy.floor, roi_gate=self.config.economy.roi_gate)
@@ -310,7 +310,7 @@ def _probation(self: Ecology, trial) -> list[Decision]:
         return [event('trial_expired', trial.id, now, partners=trial.child.parents, needed=1 / trial.level,
                       **trial.numbers())]
     self.ledger.grant(trial.id, self.config.assimilation.stipend, 'stipend', now)
-    decisions, outcome = probation(a, trial, self.demography.recent, now, luck=self._gate_luck,
+    decisions, outcome = probation(a, trial, self.demography.recent, now, seed_for=self._gate_seed,
                                    rng=lambda purpose: self.rng(f'probation {purpose}', trial.id))
     if outcome == 'trial_promoted':
         self._note_merge(trial.id, trial, outcome, dict(trial.controls))
@@ -337,7 +337,7 @@ def _adapt(self: Ecology, episodes: dict[str, list]) -> dict[str, dict]:
 
 @patch
 def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, decisions, taught,
-            heard) -> Generation:
+            applied) -> Generation:
     "Close the generation: one row of numbers, the tables, and what is remembered for the next"
     lineage, bill = self.demography.lineage(), self.assimilation.examiner.settle()
     counts = Counter(e['event'] for e in lineage if e['reason'] != 'founder')     # births and deaths of any cause
@@ -366,7 +366,7 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, dec
     answers = [dict(zip(episodes, answer)) for answer in zip(*episodes.values())]
     merges = tuple(m for m in self.merges if m.generation == self.generation)
     record = Generation(row, answers, self.ledger.drain(), lineage, timing, decisions,
-                        self.assimilation.tokens.drain(), merges, heard.knobs, heard.feedback)
+                        self.assimilation.tokens.drain(), merges, applied.knobs, applied.feedback)
     self.history[-1:] = [g.numbers_only() for g in self.history[-1:]] + [record]
     self.generation, self.half = self.generation + 1, False
     return record
@@ -390,7 +390,7 @@ def _stop_softly():
 
 @patch
 def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation], None]] = (), # get each record
-        say: Callable[[str], None] | None = print, # where the ticker goes; None keeps quiet
+        log: Callable[[str], None] | None = print, # where the ticker goes; None keeps quiet
         patience: int | Patience = 0, # generations in a row without revenue after which it stops; 0: never
        ) -> list[Generation]: # as `history` keeps them: all numbers, but only the last with cells and tables
     "Live through some generations; ends early when no organelle is left, patience is, or at Ctrl-C, and says why"
@@ -400,9 +400,9 @@ def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation
         while len(self.history) < begin + generations and len(self.population) and not (stop['asked'] or watch.found):
             record = self.step()
             for hook in (*hooks, watch.hear): hook(record)
-            if say: say(record.ticker())
-    if say and watch.found: say(str(watch.found))
-    elif say and stop['asked']: say(f'stopped after generation {self.generation - 1}, which is kept')
+            if log: log(record.ticker())
+    if log and watch.found: log(str(watch.found))
+    elif log and stop['asked']: log(f'stopped after generation {self.generation - 1}, which is kept')
     return self.history[begin:]
 
 @patch
@@ -420,7 +420,7 @@ def hashes(self: Ecology) -> dict[str, str]:
 def _repr_markdown_(self: Ecology) -> str:
     head = f'**{len(self.population)} organelles** on {self.host.id}, generation {self.generation}, seed {self.seed}'
     if not len(self.population): return head
-    best = self.demography.standing().head(8)
+    best = self.demography.ranking().head(8)
     rows = '\n'.join(f"| {id} | {round(r.competence, 3) + 0.:+.3f} | {int(r.episodes)} | {r.balance:.1f} | "
                      f"{r['rank']} | {r.born} | {'no-op' if r.noop else r.operator} |"
                      for id, r in best.iterrows())

@@ -119,7 +119,7 @@ def observe(self: Demography, episodes: dict[str, list], generation: int) -> Non
     self.recent = recent[recent.generation > generation - self.memory]
 
 @patch
-def standing(self: Demography) -> pd.DataFrame:
+def ranking(self: Demography) -> pd.DataFrame:
     "The living, most competent first, with what is known of each; a no-op answers as the host"
     ids = self.population.ids
     alive = {'organelle': ids} | {k: [getattr(o, k) for o in self.population] for k in ('born', 'rank', 'operator')}
@@ -135,7 +135,7 @@ def live_or_die(self: Demography, generation: int, bankrupt: Iterable[str]) -> p
         if id in self.population: self.bury(id, generation, 'bankrupt')
     if not len(self.population): return pd.DataFrame()
     v, best = self.config, champions(self.recent) if self.config.champions else {}
-    table = self.standing()
+    table = self.ranking()
     table.loc[table.index.isin(list(self.assimilation.trials)), 'tasks'] = -1    # on probation nobody is judged
     judged = survivors(table, mu=v.mu, protect=v.protect, champions=best)
     for id, reason in judged.reason[~judged.lives].items(): self.bury(id, generation, f'selection: {reason}')
@@ -159,10 +159,10 @@ def _reproduce(self: Demography, parents: pd.DataFrame, best: dict[str, str], ge
 @patch
 def _conceive(self: Demography, able: pd.DataFrame, best: dict[str, str], rng, variation) -> Offspring:
     "A child on paper; one that takes up a new niche is the champion's there, if the champion can pay"
-    couple, v = choose_parents(able, 2, rng), self.config
-    if variation.random() >= v.niche_change: return make_offspring(self.population, couple, variation, v)
+    parents, v = choose_parents(able, 2, rng), self.config
+    if variation.random() >= v.niche_change: return make_offspring(self.population, parents, variation, v)
     room = self.curriculum.vacancies(o.traits.niche for o in self.population)
     niche = max(room, key=room.get)
-    if best.get(niche) in able.index: couple = [best[niche], *couple]
-    child = make_offspring(self.population, couple[:2], variation, v)
+    if best.get(niche) in able.index: parents = [best[niche], *parents]
+    child = make_offspring(self.population, parents[:2], variation, v)
     return child._replace(traits=child.traits.model_copy(update={'niche': niche}))

@@ -215,7 +215,7 @@ def _cache(plan: Blueprint, tokens: int) -> int:
 def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, rows: int, new: int) -> list[tuple]:
     "(what, bytes, unit, why) of all that takes much memory"
     c, p, width = plan.config.get_text_config(), config.plasticity, plan.dtype.itemsize
-    memory, desk = Plasticity(full, p), Examiner(full).desk.stack
+    memory, scratch = Plasticity(full, p), Examiner(full).scratch.stack
     tokens, batch = plan.prompt + config.max_new_tokens, min(config.batch, rows)
     cache = _cache(plan, batch * tokens)
     logits = batch * c.vocab_size * (width + 2 * 4 + (4 if width < 4 else 0))
@@ -225,8 +225,8 @@ def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, rows: int, new:
         raise ValueError(f"forecast expected a mechanism that needs shapes only, got one that looks at numbers, on "
                          f"{plan.id}; run it without") from None
     fixed = [('the host', sum(x.nbytes for x in plan.model.parameters()), f'in {str(plan.dtype).split(".")[1]}'),
-             ('adapters', _stacked(full.stack.A, full.stack.B, desk.A, desk.B),
-              f'{full.capacity} seats and {desk.capacity} for tests, rank {full.max_rank}, float32'),
+             ('adapters', _stacked(full.stack.A, full.stack.B, scratch.A, scratch.B),
+              f'{full.capacity} seats and {scratch.capacity} for tests, rank {full.max_rank}, float32'),
              ('moments of learning', _stacked(*memory.first.values(), *memory.second.values()), 'two for each number')]
     kept = 'this host keeps none' if not cache else f'at most: {batch} rows of {tokens} tokens; lower batch for less'
     going = [('keys and values', cache, kept),

@@ -114,15 +114,15 @@ def seen(self: Session, first: int) -> list[Seen]:
 
 @patch
 def live(self: Session, generations: int, *, # in total, those lived through before included
-         hooks: Iterable[Callable[[Generation], None]] = (), say: Callable[[str], None] | None = print,
+         hooks: Iterable[Callable[[Generation], None]] = (), log: Callable[[str], None] | None = print,
          patience: int = 0, # generations in a row without revenue after which it stops and says why; 0: never
         ) -> Diagnosis | None: # why it ended early; None if it did not, or because somebody stopped it
     "Live until so many generations are there; Ctrl-C stops after the current one, and all of it is kept"
     with self._at_work():
         left, watch = generations - self.ecology.generation, Patience(self.ecology, patience, self.seen)
         alive = len(self.ecology.population)
-        if left > 0 and alive: self.ecology.run(left, hooks=[self._keep, *hooks], say=say, patience=watch)
-        elif left > 0 and say: say(str(watch.check()))
+        if left > 0 and alive: self.ecology.run(left, hooks=[self._keep, *hooks], log=log, patience=watch)
+        elif left > 0 and log: log(str(watch.check()))
         self.save()
         return watch.found if self.ecology.generation < generations else None
 
@@ -175,13 +175,13 @@ def check_tables(run: Run, tables: dict[str, dict]) -> None:
 
 # %% ../../nbs/07_ecology/12_sessions.ipynb #843c3f87
 def resume_session(folder: str | Path, host: Host | None = None, *, # default: the run's, loaded as it was
-                   every: int = 10, say: Callable[[str], None] = lambda line: None) -> Session:
+                   every: int = 10, log: Callable[[str], None] = lambda line: None) -> Session:
     "Go on with a run from its latest checkpoint; ValueError for all that differs or is damaged, and nothing is changed"
     _check_interval(every)
     folder, stack = Path(folder), ExitStack()
     run = Run.open(folder)
     try:
-        if last := stack.enter_context(locked(folder)): say(f'took over from {last}, which did not end well')
+        if last := stack.enter_context(locked(folder)): log(f'took over from {last}, which did not end well')
         if not (known := checkpoints(folder)):
             raise ValueError(f"expected a run with a checkpoint, got {folder}; make one with `evolora run --out DIR`")
         config = checked_config(run.config, folder / 'run.json')

@@ -156,8 +156,8 @@ def reliability(episodes: pd.DataFrame) -> float:
     units = _task_means(episodes)
     if not len(units): return 0.
     within, between = variances(len(units), units.centred.to_numpy(), units.organelle.to_numpy())
-    luck = within * float((1 / units.groupby('organelle').size()).mean())
-    return between / (between + luck) if between else 0.
+    chance = within * float((1 / units.groupby('organelle').size()).mean())
+    return between / (between + chance) if between else 0.
 
 def champions(episodes: pd.DataFrame, # one row an answer, with the columns JUDGED_BY
               *, least: int = 3, # tasks in a family before somebody can be its champion
@@ -267,16 +267,16 @@ def make_offspring(population: Population,
                    weights: list[float] | None = None) -> Offspring:
     "One child by mutation of the mother, or with probability config.crossover by crossover of two distinct parents"
     if not parents: raise ValueError("expected at least one parent, got none; use choose_parents")
-    mother = population[parents[0]]
-    traits = mutate_traits(mother.traits, rng, tau=config.tau)
-    couple = list(dict.fromkeys(parents))
-    if len(couple) > 1 and rng.random() < config.crossover and not all(population.is_noop(p) for p in couple):
+    parent = population[parents[0]]
+    traits = mutate_traits(parent.traits, rng, tau=config.tau)
+    distinct = list(dict.fromkeys(parents))
+    if len(distinct) > 1 and rng.random() < config.crossover and not all(population.is_noop(p) for p in distinct):
         # Drawn, and near equal: the same couple has different children.
-        weights = rng.dirichlet([4.] * len(couple)).tolist() if weights is None else weights
-        rank = max(population[p].rank for p in couple)
-        child = crossover([population.factors(p) for p in couple], weights, rank=rank,
-                          scales=[population.scale(p) for p in couple], alpha=population.alpha)
-        return Offspring(child, rank, traits, tuple(couple), 'crossover')
-    name = _operator(mother.rank, population.is_noop(mother.id), population.max_rank, config, rng)
-    child = OPERATORS[name](population.factors(mother.id), rng=rng, step=traits.step, alpha=population.alpha)
-    return Offspring(child, _rank(child), traits, (mother.id,), name)
+        weights = rng.dirichlet([4.] * len(distinct)).tolist() if weights is None else weights
+        rank = max(population[p].rank for p in distinct)
+        child = crossover([population.factors(p) for p in distinct], weights, rank=rank,
+                          scales=[population.scale(p) for p in distinct], alpha=population.alpha)
+        return Offspring(child, rank, traits, tuple(distinct), 'crossover')
+    name = _operator(parent.rank, population.is_noop(parent.id), population.max_rank, config, rng)
+    child = OPERATORS[name](population.factors(parent.id), rng=rng, step=traits.step, alpha=population.alpha)
+    return Offspring(child, _rank(child), traits, (parent.id,), name)

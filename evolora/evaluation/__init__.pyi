@@ -6,8 +6,8 @@ from . import peft_export as peft_export
 from . import routing as routing
 from .evaluation import (
     AUGMENTATIONS as AUGMENTATIONS, COLUMNS as COLUMNS, Evaluation as Evaluation, KEY as KEY, KINDS as KINDS,
-    answer as answer, brittleness as brittleness, candidates as candidates, cells_of as cells_of,
-    checked_cells as checked_cells, compare as compare, evaluate as evaluate, everyone as everyone,
+    answer as answer, answer_all as answer_all, brittleness as brittleness, candidates as candidates,
+    cells_of as cells_of, checked_cells as checked_cells, compare as compare, evaluate as evaluate,
     example as example, form_of as form_of, holdout as holdout, listed as listed, oracle as oracle,
     samples as samples, selection as selection, vote as vote,
 )
@@ -25,7 +25,7 @@ from .answering import (
 from .peft_export import (
     Ancestor as Ancestor, Subject as Subject, alone as alone, bare as bare, card as card,
     check_exportable as check_exportable, descent as descent, export as export, measured as measured,
-    select as select, two_papers as two_papers, unseen as unseen,
+    select as select, two_sets as two_sets, unseen as unseen,
 )
 from .calibration import (
     ALIKE as ALIKE, CALIBRATION as CALIBRATION, Calibration as Calibration, EASIEST as EASIEST, Effort as Effort,

@@ -166,7 +166,7 @@ class _Case:
     said: list[_Said]
     flops: int = 0
 
-    def speakers(self, strategy: str) -> list[str | None]:
+    def routed(self, strategy: str) -> list[str | None]:
         "Who answers; the second one does not if it has to verify"
         ids = list(self.team)
         return {'route': ids[:1], 'vote': ids, 'verify': [ids[0], *ids[2:]]}[strategy]
@@ -281,7 +281,7 @@ def _check_router(population, router: Router) -> None:
 # %% ../../nbs/09_evaluation/04_answering.ipynb #2b7173c1
 def _hear(population, cases: list[_Case], strategy: str, max_new_tokens: int) -> None:
     "Let everybody who has a say answer, in one batch"
-    rows = [(case, id) for case in cases for id in case.speakers(strategy)]
+    rows = [(case, id) for case in cases for id in case.routed(strategy)]
     made = population.generate([case.question.prompt for case, _ in rows], [id for _, id in rows], temperature=0.,
                                max_new_tokens=max_new_tokens)
     for (case, id), text, tokens, flops in zip(rows, made.texts, made.tokens, made.flops):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'COLUMNS', 'KEY', 'AUGMENTATIONS', 'holdout', 'selection', 'checked_cells', 'cells_of', 'example', 'form_of',
-           'listed', 'answer', 'candidates', 'everyone', 'samples', 'Evaluation', 'vote', 'oracle', 'compare',
+           'listed', 'answer', 'candidates', 'answer_all', 'samples', 'Evaluation', 'vote', 'oracle', 'compare',
            'evaluate', 'brittleness']
 
 # %% ../../nbs/09_evaluation/01_evaluation.ipynb #c8c46992
@@ -119,11 +119,11 @@ def _ask(model, tasks: list[Task], who: list[str | None], sample: list[int], *, 
          max_new_tokens: int = 48, rows: int = 512,
          on_rows: Callable[[int, int], None] = lambda done, total: None) -> pd.DataFrame:
     "One row an answer: what `answer` and the others have in common"
-    luck = {(id, s): seed_of(seed, generation=s, purpose='evaluation', organelle=id)
+    sample_seeds = {(id, s): seed_of(seed, generation=s, purpose='evaluation', organelle=id)
             for id, s in {(t.id, s) for t, s in zip(tasks, sample)}}
     form = form_of(model)
     made = model.generate([form.put(t) for t in tasks], *([who] if hasattr(model, 'ids') else []),
-                          temperature=temperature, seeds=[luck[t.id, s] for t, s in zip(tasks, sample)],
+                          temperature=temperature, seeds=[sample_seeds[t.id, s] for t, s in zip(tasks, sample)],
                           max_new_tokens=max_new_tokens, rows=rows, on_rows=on_rows)
     # Relatives often say the same: each reply to a task is graded once.
     said = [(t.family, t.depth, t.id, text) for t, text in zip(tasks, made.texts)]
@@ -152,7 +152,7 @@ def candidates(population, host: bool) -> list[str | None]:
     if ids or host: return [None] * host + ids
     raise ValueError("expected a population with at least one organelle, got none; birth() some, or ask the host=True")
 
-def everyone(population, tasks: Iterable[Task], *, host: bool = False, # ask the bare host, too
+def answer_all(population, tasks: Iterable[Task], *, host: bool = False, # ask the bare host, too
              **how) -> pd.DataFrame:
     "Every organelle on every task, a row each; the keywords are those of `answer`"
     tasks, who = listed(tasks, once=True), candidates(population, host)

@@ -18,7 +18,7 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from ..ecology.runs import config_hash
-from .evaluation import COLUMNS, KEY, candidates, everyone, form_of, listed
+from .evaluation import COLUMNS, KEY, candidates, answer_all, form_of, listed
 from ..tasks.families import Task
 from ..tasks.forms import Form
 from ..tasks.streams import ID_CELLS, STREAMS, Cell, family_named, stream_of
@@ -84,17 +84,17 @@ class Router(BaseModel):
 def _successes(answers: pd.DataFrame, tasks: list[Task], who: list[str | None]) -> np.ndarray:
     "(organelles, tasks) of right or wrong; ValueError unless each answered each task exactly once"
     if missing := [c for c in COLUMNS if c not in answers]:
-        raise ValueError(f"answers expected the columns of everyone(), got none named {missing[0]!r}; use everyone()")
+        raise ValueError(f"answers expected the columns of answer_all(), got none named {missing[0]!r}; call it")
     column = {(t.family, t.depth, t.id): i for i, t in enumerate(tasks)}
     right, row = np.full((len(who), len(tasks)), -1), {id: i for i, id in enumerate(who)}
     for id, *key, success in zip(*(answers[k] for k in ('organelle', *KEY, 'success'))):
         at = row.get(id), column.get(tuple(key))
         if None in at or right[at] >= 0:
             raise ValueError(f"expected one answer per organelle and task, got another of {id or 'the host'} to task "
-                             f"{key[-1]}; pass what everyone() gave for these tasks")
+                             f"{key[-1]}; pass what answer_all() gave for these tasks")
         right[at] = success
     if (right < 0).any():
-        raise ValueError(f"expected {right.size} answers, got {len(answers)}; everyone() asks for all")
+        raise ValueError(f"expected {right.size} answers, got {len(answers)}; answer_all() asks for all")
     return right
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #87789f09
@@ -109,7 +109,7 @@ def _advantage(right: np.ndarray, families: list[str], niches: list[list[str]]) 
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #7559b2aa
 def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
-               answers: pd.DataFrame | None = None, # of everyone() on these tasks, if at hand
+               answers: pd.DataFrame | None = None, # of answer_all() on these tasks, if at hand
                host: bool = False, # may the bare host be chosen, too?
                level: float = .95, # of the lower bound that `best` goes by
                prior: float = 20., # answers' worth of belief in an organelle's overall score
@@ -128,7 +128,7 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
     if not hasattr(population, 'ids'):
         raise ValueError(f"expected a Population, got {type(population).__name__}; only organelles can be routed to")
     who = candidates(population, host)
-    if answers is None: answers = everyone(population, tasks, host=host, **how)
+    if answers is None: answers = answer_all(population, tasks, host=host, **how)
     right = _successes(answers, tasks, who)
     usual = right.mean(1)
     niches = [population[id].traits.niche.split('+') if id else [] for id in who]

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CONDITIONS', 'CHOOSING', 'condition_named', 'Life', 'cost_of', 'Trained', 'train', 'choose_within', 'answer_bits',
-           'examples_worth', 'with_shots', 'reopen', 'exams', 'at_holdout']
+           'examples_worth', 'with_shots', 'reopen', 'evaluation_sets', 'at_holdout']
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #b87b588d
 import json
@@ -25,7 +25,7 @@ from ..ecology.ecology import Ecology
 from ..ecology.record import hashes_of
 from ..ecology.runs import differences
 from ..ecology.sessions import colony
-from ..evaluation.evaluation import (Evaluation, answer, cells_of, checked_cells, compare, everyone, holdout,
+from ..evaluation.evaluation import (Evaluation, answer, cells_of, checked_cells, compare, answer_all, holdout,
                                            oracle, samples, selection, vote)
 from ..evaluation.forgetting import forgotten
 from ..evaluation.routing import Router, fit_router
@@ -158,7 +158,7 @@ class Trained:
 
     def choose(self, tasks: Sequence[Task], answers: pd.DataFrame | None = None) -> pd.DataFrame:
         "Fit the routers on selection tasks; returns the answers"
-        if answers is None: answers = everyone(self.population, tasks)
+        if answers is None: answers = answer_all(self.population, tasks)
         self.routers = {by: fit_router(self.population, tasks, by=by, answers=answers) for by in ('family', 'cell')}
         return answers
 
@@ -252,7 +252,7 @@ def asked(self: Trained, tasks: Iterable[Task]) -> list[Task]:
     return with_shots(tasks, self.condition.shots, seed=self.seed) if self.condition.shots else list(tasks)
 
 @patch
-def speakers(self: Trained, tasks: Sequence[Task]) -> list[str | None]:
+def routed(self: Trained, tasks: Sequence[Task]) -> list[str | None]:
     "Who answers each task in the first way"
     return self.routers['family'].route(tasks) if self.routers else [self.best] * len(tasks)
 
@@ -266,12 +266,12 @@ def ways(self: Trained, tasks: Sequence[Task]) -> dict[str, Evaluation]:
     if not self.routers:
         name = 'host' if self.population is None else 'adapter'
         return {name: Evaluation(answer(model, tasks, self.best), name)}
-    everybody, at = everyone(model, tasks), {id: i * len(tasks) for i, id in enumerate(model.ids)}
-    chosen = {'routed': self.speakers(tasks), 'routed by cell': self.routers['cell'].route(tasks),
+    all_ids, at = answer_all(model, tasks), {id: i * len(tasks) for i, id in enumerate(model.ids)}
+    chosen = {'routed': self.routed(tasks), 'routed by cell': self.routers['cell'].route(tasks),
               'best': [self.best] * len(tasks)}
-    rows = {name: everybody.iloc[[at[id] + i for i, id in enumerate(who)]] for name, who in chosen.items()}
+    rows = {name: all_ids.iloc[[at[id] + i for i, id in enumerate(who)]] for name, who in chosen.items()}
     return {name: Evaluation(found, name) for name, found in
-            (rows | {'vote': vote(everybody), 'oracle': oracle(everybody)}).items()}
+            (rows | {'vote': vote(all_ids), 'oracle': oracle(all_ids)}).items()}
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #8a3f730b
 @patch
@@ -325,7 +325,7 @@ def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
     return Trained(host, kind, 0, population, cells=cells)
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #c5314686
-def exams(n_id: int = 512, n_ood: int = 512) -> dict[str, list[Task]]:
+def evaluation_sets(n_id: int = 512, n_ood: int = 512) -> dict[str, list[Task]]:
     "The holdout: trained cells, the unseen depth, and unseen families"
     return {'id': holdout(n_id), 'ood_depth': holdout(-(-n_ood // 2), kind='ood_depth'),
             'ood_family': holdout(max(1, n_ood // 2), kind='ood_family')}
@@ -373,13 +373,13 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
     cells, lines, base = _asked_of(subjects, [s for s in subjects if Path(s, 'run.json').exists()]), [], {}
     families, forgot = [], []
     if set(cells) == set(ID_CELLS):
-        papers, cells = exams(n, n), ID_CELLS
-        papers = {'ID': papers['id'], 'OOD': papers['ood_depth'] + papers['ood_family']}
-    else: papers = {'ID': holdout(n, cells=cells)}
+        sets, cells = evaluation_sets(n, n), ID_CELLS
+        sets = {'ID': sets['id'], 'OOD': sets['ood_depth'] + sets['ood_family']}
+    else: sets = {'ID': holdout(n, cells=cells)}
     host = next(iter(subjects.values())).host
     for name, one in ({'host': Trained(host, Condition(name='host', what=''), 0)} | subjects).items():
         if one.population is not None and len(one.population) > 1: one.choose(selection(n, cells=cells))
-        found = {part: one.ways(tasks) for part, tasks in papers.items()}
+        found = {part: one.ways(tasks) for part, tasks in sets.items()}
         for way in found['ID']:
             line = {'what': name, 'way': f'best: {one.best}' if way == 'best' else way}
             for part, evaluation in ((part, ways[way]) for part, ways in found.items()):
@@ -398,6 +398,6 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
             forgot += changed.assign(what=name).to_dict('records')
         on_way()
     table = pd.DataFrame(lines)
-    table.attrs |= {'questions': {part: len(tasks) for part, tasks in papers.items()}, 'cells': list(map(str, cells)),
+    table.attrs |= {'questions': {part: len(tasks) for part, tasks in sets.items()}, 'cells': list(map(str, cells)),
                     'families': families, 'forgotten': forgot}
     return table

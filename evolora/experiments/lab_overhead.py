@@ -57,7 +57,7 @@ def watch(make: Callable[[], Ecology], pairs: int = 8, *, block: int = 5, # gene
     try:
         for i in range(pairs):
             took, ticks = {}, lab.ticks
-            turns = [('alone', lambda: alone.run(block, say=None)), ('watched', lambda: _watched(lab, block))]
+            turns = [('alone', lambda: alone.run(block, log=None)), ('watched', lambda: _watched(lab, block))]
             for who, live in turns[::(-1) ** i]:
                 begin = time.perf_counter()
                 live()

@@ -23,9 +23,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..assimilation.gates import EVENTS, GATES
 from ..ecology.config import load_config
 from ..ecology.runs import config_hash
-from .baselines import CHOOSING, Life, Trained, choose_within, exams, train
+from .baselines import CHOOSING, Life, Trained, choose_within, evaluation_sets, train
 from .gate_calibration import Sizes, measure
-from .learning import Unfinished, each, fingerprint, known_cells, marks
+from .learning import Unfinished, each, fingerprint, known_cells, scores
 from .merge_audit import COMPARISONS, audit, pooled
 from .results import Results, as_rows, crossed
 from .speed import target
@@ -56,7 +56,7 @@ def life_named(name: str) -> Condition:
 # %% ../../nbs/13_experiments/08_merge_ablation.ipynb #7f5899ec
 def _aloud(line: str) -> None: print(line, file=sys.stderr, flush=True)
 
-def _lived(host: Host, settings: Settings, seed: int, say: Callable[[str], None]) -> tuple[Trained, dict]:
+def _lived(host: Host, settings: Settings, seed: int, log: Callable[[str], None]) -> tuple[Trained, dict]:
     "A life with merges, and what became of its merges"
     life, tally, tokens = Life(host, life_named('with'), seed=seed), Counter(), Counter()
     while life.updates < settings.generations:
@@ -64,60 +64,60 @@ def _lived(host: Host, settings: Settings, seed: int, say: Callable[[str], None]
         record = life.ecology.history[-1]
         tally.update({k: n for k, n in record.row['gates'].items() if k in {*GATES, *EVENTS, 'ready'}})
         for row in record.tokens: tokens[row['reason']] += row['tokens']
-        if life.updates % 10 == 0: say(f"with-{seed}: generation {life.updates} of {settings.generations}, "
+        if life.updates % 10 == 0: log(f"with-{seed}: generation {life.updates} of {settings.generations}, "
                                        f"{tally['merged']} merges, {life.spent.gflops:.0f} GFLOPs")
     trained = Trained(host, life.condition, seed, life.population, life.spent)
     choose_within(trained, life.spent.gflops * CHOOSING / (1 - CHOOSING), 'flops')
     ecology, done = life.ecology, count(1)
     table = audit(life.population, ecology.merges, list(ecology.cells.values()), n=settings.audit, seed=seed,
                   max_new_tokens=ecology.config.max_new_tokens, rows=ecology.config.batch,
-                  on_merge=lambda: say(f'with-{seed}: audit {next(done)} of {len(ecology.merges)}'))
+                  on_merge=lambda: log(f'with-{seed}: audit {next(done)} of {len(ecology.merges)}'))
     return trained, dict(generations=life.updates, tally=dict(sorted(tally.items())),
                          tokens=dict(sorted(tokens.items())), audit=as_rows(table))
 
-def _spent(host: Host, seed: int, budget: float, say: Callable[[str], None]) -> tuple[Trained, dict]:
+def _spent(host: Host, seed: int, budget: float, log: Callable[[str], None]) -> tuple[Trained, dict]:
     "A life without merges that spends a budget of GFLOPs"
     bill = []       # after each generation
     def tell(trained):
         bill.append(trained.spent.gflops)
-        if len(bill) % 10 == 0: say(f'without-{seed}: generation {len(bill)}, {bill[-1]:.0f} of {budget:.0f} GFLOPs')
+        if len(bill) % 10 == 0: log(f'without-{seed}: generation {len(bill)}, {bill[-1]:.0f} of {budget:.0f} GFLOPs')
     trained = train(host, life_named('without'), budget=budget, seed=seed, on_update=tell)
     return trained, dict(generations=len(bill), tally={}, tokens={}, audit=[])
 
 # %% ../../nbs/13_experiments/08_merge_ablation.ipynb #f03aee80
 def run_life(folder: str | Path, settings: Settings, name: str, seed: int, budget: float | None = None, # GFLOPs
-             say: Callable[[str], None] = _aloud) -> dict:
+             log: Callable[[str], None] = _aloud) -> dict:
     "Live, audit, measure and write one cell; returns it. A life without merges needs the budget of its twin"
     start, host, kind = time.perf_counter(), load_host(settings.host, threads=1), life_named(name)
     if (budget is None) != (name == 'with'):
         raise ValueError(f"expected a budget for a life without merges and for no other, got {budget} for {name!r}")
-    trained, facts = _lived(host, settings, seed, say) if name == 'with' else _spent(host, seed, budget, say)
+    trained, facts = _lived(host, settings, seed, log) if name == 'with' else _spent(host, seed, budget, log)
     cell = dict(format=1, condition=name, seed=seed, settings=settings.model_dump(),
                 hashes=fingerprint(host, settings, kind), budget=budget, spent=asdict(trained.spent),
                 gflops=trained.spent.gflops, organelles=len(trained.population), **facts,
-                ways=marks(trained, exams(settings.id, settings.ood)), seconds=time.perf_counter() - start)
+                ways=scores(trained, evaluation_sets(settings.id, settings.ood)), seconds=time.perf_counter() - start)
     write_whole(Path(folder) / 'cells' / f'{name}-{seed}.json', json.dumps(cell, allow_nan=False) + '\n')
     return cell
 
 def experiment(seeds: Iterable[int], folder: str | Path, settings: Settings = Settings(), *, jobs: int = 2, # processes
-               say: Callable[[str], None] = _aloud) -> list[dict]: # the cells asked for
+               log: Callable[[str], None] = _aloud) -> list[dict]: # the cells asked for
     "Make the lives that are missing, those with merges first; `Unfinished` at the end when some failed"
     seeds, folder, host, failed = sorted(set(seeds)), Path(folder), load_host(settings.host, threads=1), []
     known = known_cells(folder, lambda name: fingerprint(host, settings, life_named(name)))
     (folder / 'cells').mkdir(parents=True, exist_ok=True)
     total, done = 2 * len(seeds), sum((name, seed) in known for name in LIVES for seed in seeds)
-    if done: say(f'{done} of {total} lives are there')
+    if done: log(f'{done} of {total} lives are there')
     for name in LIVES:
         budget = lambda seed: None if name == 'with' else known['with', seed]['gflops']
-        work = [(folder, settings, name, seed, budget(seed), say) for seed in seeds
+        work = [(folder, settings, name, seed, budget(seed), log) for seed in seeds
                 if (name, seed) not in known and (name == 'with' or ('with', seed) in known)]
         for (*_, seed, _, _), cell in each(run_life, work, jobs=jobs):
             if isinstance(cell, ValueError):
                 failed.append(f'{name}-{seed}: {cell}')
-                say(f'{name}-{seed} FAILED: {cell}')
+                log(f'{name}-{seed} FAILED: {cell}')
                 continue
             known[name, seed], done = cell, done + 1
-            say(f"{done}/{total} {name}-{seed}: {cell['generations']} generations, {cell['gflops']:.0f} GFLOPs, "
+            log(f"{done}/{total} {name}-{seed}: {cell['generations']} generations, {cell['gflops']:.0f} GFLOPs, "
                 f"{cell['seconds']:.0f} s")
     if failed: raise Unfinished(f"{total - done} of {total} lives are missing, the others are kept; the first to fail: "
                                 f"{failed[0]}")
@@ -125,7 +125,7 @@ def experiment(seeds: Iterable[int], folder: str | Path, settings: Settings = Se
 
 # %% ../../nbs/13_experiments/08_merge_ablation.ipynb #7b43ea5f
 def acceptance(folder: str | Path, host: Host, sizes: Sizes = Sizes(), *,
-               say: Callable[[str], None] = _aloud) -> dict[str, pd.DataFrame]:
+               log: Callable[[str], None] = _aloud) -> dict[str, pd.DataFrame]:
     "The tables of `acceptance.measure`, from `acceptance.json` where they are there; ValueError if of other settings"
     path, config = Path(folder) / 'acceptance.json', life_named('with').config().assimilation
     hashes = fingerprint(host, sizes, life_named('with')) | {'condition': config_hash(config.model_dump())}
@@ -134,9 +134,9 @@ def acceptance(folder: str | Path, host: Host, sizes: Sizes = Sizes(), *,
         if not isinstance(kept.get('tables'), dict) or kept.get('hashes') != hashes:
             raise ValueError(f"{path} expected tables of these settings and this host, got others; name a new folder "
                              "for --out")
-        say('the simulations are there')
+        log('the simulations are there')
     else:
-        start, found = time.perf_counter(), measure(host, config, sizes, say=say)
+        start, found = time.perf_counter(), measure(host, config, sizes, log=log)
         kept = dict(hashes=hashes, tables={name: as_rows(table) for name, table in found.items()},
                     seconds=time.perf_counter() - start)
         path.parent.mkdir(parents=True, exist_ok=True)

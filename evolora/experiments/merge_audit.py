@@ -42,10 +42,10 @@ def _gap(name: str, right: dict[str, np.ndarray], child: str, parents: Sequence[
 
 def _audited(merge: Merge, examiner: Examiner, tasks: list[Task], seed: int) -> dict:
     "A row of the audit"
-    luck = lambda task: seed_of(seed, purpose='audit luck', organelle=task.id)
+    seed_for = lambda task: seed_of(seed, purpose='audit luck', organelle=task.id)
     later = {f'{id} later': factors for id, factors in merge.later.items()}
-    right = examiner.ask(merge.factors | later, tasks, luck)
-    greedy = examiner.ask(merge.factors, tasks, luck, temperature=0.)
+    right = examiner.ask(merge.factors | later, tasks, seed_for)
+    greedy = examiner.ask(merge.factors, tasks, seed_for, temperature=0.)
     child, living = f'{merge.child} later', [f'{id} later' for id in merge.parents if id in merge.later]
     sides = [('admission', right, merge.child, merge.parents), ('greedy', greedy, merge.child, merge.parents)]
     if child in later: sides.append(('later', right, child, merge.parents))

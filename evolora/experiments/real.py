@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STEPS', 'ARMS', 'without_keeping', 'kept_speed', 'equal_answers', 'lively', 'peft_difference', 'write_hopeless',
-           'refused', 'Settings', 'of_answers', 'arms', 'marks_of', 'run_arm', 'experiment', 'tune', 'restore',
+           'refused', 'Settings', 'of_answers', 'arms', 'origin_of', 'run_arm', 'experiment', 'tune', 'restore',
            'write_results', 'read_results', 'accuracy_of', 'summary', 'real_targets']
 
 # %% ../../nbs/13_experiments/11_real.ipynb #edfeb546
@@ -29,7 +29,7 @@ from ..ecology.ecology import Ecology
 from ..ecology.record import hashes_of
 from ..ecology.runs import config_hash
 from ..evaluation.calibration import Calibration, Forecast
-from ..evaluation.evaluation import Evaluation, answer, everyone
+from ..evaluation.evaluation import Evaluation, answer, answer_all
 from ..evaluation.forgetting import harm
 from ..evaluation.routing import fit_router
 from .baselines import train
@@ -202,13 +202,13 @@ def _live(host: Host, settings: Settings, seed: int, generations: int) -> tuple[
             'merges': len(ecology.merges)}
     if not len(ecology.population): return ecology.population, None, used | {'gflops': gflops}
     asked = draw_tasks(cells, stream='selection', n=settings.routing * len(cells), seed=seed)
-    answers = everyone(ecology.population, asked, max_new_tokens=settings.config().max_new_tokens)
+    answers = answer_all(ecology.population, asked, max_new_tokens=settings.config().max_new_tokens)
     router = fit_router(ecology.population, asked, answers=answers)
     return ecology.population, router, used | {'gflops': gflops + float(answers.gflops.sum())}
 
 def _path(folder: str | Path, arm: str, seed: int) -> Path: return Path(folder) / 'cells' / f'{arm}-{seed}.json'
 
-def marks_of(host: Host, settings: Settings, arm: str) -> dict[str, str]:
+def origin_of(host: Host, settings: Settings, arm: str) -> dict[str, str]:
     "Hashes of all that a life depends on, but its seed"
     own = settings.model_copy(update={'steps': {k: x for k, x in settings.steps.items() if k == arm}})
     return hashes_of(host) | {'settings': config_hash(own.model_dump(mode='json')),
@@ -232,7 +232,7 @@ def run_arm(folder: str | Path, settings: Settings, arm: str, seed: int) -> dict
         best, more = who, {'gflops': trained.spent.gflops}
     scored, hurt = _exam(model, settings, who), harm(model, best, base['answers'])
     own = scored.answers.groupby('family', sort=False).success
-    cell = dict(format=1, condition=arm, seed=seed, hashes=marks_of(host, settings, arm), gflops=0.) | more | dict(
+    cell = dict(format=1, condition=arm, seed=seed, hashes=origin_of(host, settings, arm), gflops=0.) | more | dict(
         ways={'first': {'id': {'families': {f: [int(own.sum()[f]), int(n)] for f, n in own.size().items()},
                                'bits': packed(scored.answers.success)}}},
         parsed=scored.parse_rate, loss=hurt['loss'], loss_before=base['loss'], changed=hurt['changed'],
@@ -246,11 +246,11 @@ ARMS = ('frozen', 'ecology', 'single', 'rft', 'sft')
 
 def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, names: Sequence[str] = ARMS,
                jobs: int = 2, # processes, one thread each
-               say: Callable[[str], None] = print) -> list[dict]:
+               log: Callable[[str], None] = print) -> list[dict]:
     "Make the cells that are missing, the ecology of a seed before its rivals; ValueError for cells of other settings"
     host = load_host(settings.host, threads=1).in_form(settings.form)
     cells = read_cells(folder) if Path(folder).exists() else []
-    if other := [c for c in cells if c['hashes'] != marks_of(host, settings, c['condition'])]:
+    if other := [c for c in cells if c['hashes'] != origin_of(host, settings, c['condition'])]:
         raise ValueError(f"{folder} holds a cell {other[0]['condition']}-{other[0]['seed']} of another host, task, "
                          "form or settings; name a new folder")
     known = {(c['condition'], c['seed']) for c in cells}
@@ -258,14 +258,14 @@ def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, 
         work = [(folder, settings, arm, seed) for arm in wave for seed in seeds
                 if arm in names and (arm, seed) not in known and not (arm == 'frozen' and seed != seeds[0])]
         for (_, _, arm, seed), cell in each(run_arm, work, jobs=jobs):
-            if isinstance(cell, ValueError): say(f'{arm}-{seed} FAILED: {cell}')
-            else: say(f"{arm}-{seed}: {accuracy_of(cell):.1%} of the {settings.exam}, {cell['gflops']:.0f} GFLOPs, "
+            if isinstance(cell, ValueError): log(f'{arm}-{seed} FAILED: {cell}')
+            else: log(f"{arm}-{seed}: {accuracy_of(cell):.1%} of the {settings.exam}, {cell['gflops']:.0f} GFLOPs, "
                       f"{cell['seconds']:.0f} s")
     return read_cells(folder)
 
 def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budget: float, # GFLOPs of each rival
          generations: int, # of the ecology
-         seed: int = 100, jobs: int = 2, say: Callable[[str], None] = print) -> pd.DataFrame:
+         seed: int = 100, jobs: int = 2, log: Callable[[str], None] = print) -> pd.DataFrame:
     "Every arm at every step, examined on selection questions: a row a trial; ValueError for trials of other settings"
     host, work, rows = load_host(settings.host, threads=1).in_form(settings.form), {}, []
     for arm in ARMS[1:]:
@@ -275,11 +275,11 @@ def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budg
                 exam='selection', budget=budget, generations=generations))
             work[arm, step] = (place := Path(folder) / f'step-{step:g}', own, arm, seed)
             path = _path(place, arm, seed)
-            if path.exists() and json.loads(path.read_text())['hashes'] != marks_of(host, own, arm):
+            if path.exists() and json.loads(path.read_text())['hashes'] != origin_of(host, own, arm):
                 raise ValueError(f"{path} expected a trial of these settings, got one of others; name a new folder")
     missing = [w for w in work.values() if not _path(w[0], *w[2:]).exists()]
     for (place, _, arm, _), cell in each(run_arm, missing, jobs=jobs):
-        say(f'{arm}, {place.name}: ' + (f'FAILED: {cell}' if isinstance(cell, ValueError) else
+        log(f'{arm}, {place.name}: ' + (f'FAILED: {cell}' if isinstance(cell, ValueError) else
                                         f"{accuracy_of(cell):.1%} of selection, {cell['seconds']:.0f} s"))
     for (arm, step), (place, *_) in work.items():
         if (path := _path(place, arm, seed)).exists():

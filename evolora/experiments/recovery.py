@@ -69,7 +69,7 @@ def _live(folder: Path, config: EcologyConfig, host: Host, generations: int, eve
         save = session.save
         def save_and_note(): save(); kept(session)
         session.save = save_and_note
-        session.live(generations, say=None)
+        session.live(generations, log=None)
 
 def _victim(folder: str, preset: str, generations: int, every: int, moment: str, at: float, seed: int) -> None:
     "What a process of its own does: live, and die where it is told to"
@@ -279,7 +279,7 @@ def damages(n: int, folder: str | Path, host: Host, *, seed: int = 0,
     folder, rng, lines = Path(folder), stream(seed, purpose='damages'), []
     folder.mkdir(parents=True, exist_ok=True)
     for name, s in (('good', 1), ('other', 2)):
-        with begin_session(folder / name, host, small('debug'), seed=s, every=2) as session: session.live(4, say=None)
+        with begin_session(folder / name, host, small('debug'), seed=s, every=2) as session: session.live(4, log=None)
         prune(folder / name, keep=1)        # an earlier checkpoint is not read, so nobody would notice
     population = resume_session(folder / 'good', host)
     population.close()
@@ -312,8 +312,8 @@ def weight(folder: str | Path, host: Host, *, organelles: int = 64, generations:
            seed: int = 0) -> dict:
     "Seconds of a generation and of a checkpoint (medians), its bytes, and its share of a run that saves so often"
     config = load_config('ecology')
-    everybody = config.variation.model_copy(update={'mu': organelles, 'offspring': 0})     # nobody is selected
-    config = config.model_copy(update={'founders': organelles, 'capacity': organelles, 'variation': everybody})
+    all_ids = config.variation.model_copy(update={'mu': organelles, 'offspring': 0})     # nobody is selected
+    config = config.model_copy(update={'founders': organelles, 'capacity': organelles, 'variation': all_ids})
     lived, saved = [], []
     with begin_session(Path(folder) / 'weight', host, config, seed=seed, every=generations + 1) as session:
         for _ in range(generations):

@@ -208,8 +208,8 @@ def _accuracy_chart(lines: pd.DataFrame):
 def _spaced(cell: dict) -> list[tuple[float, float]]:
     "The curve of a cell at the same marks for every seed"
     at, seen = zip(*cell['curve'])
-    marks = np.linspace(0, cell['settings']['budget'], cell['settings']['points'] + 1)
-    return [(float(m), float(a)) for m, a in zip(marks, np.interp(marks, at, seen)) if m <= at[-1] * 1.02]
+    budgets = np.linspace(0, cell['settings']['budget'], cell['settings']['points'] + 1)
+    return [(float(m), float(a)) for m, a in zip(budgets, np.interp(budgets, at, seen)) if m <= at[-1] * 1.02]
 
 def _curves_chart(results: Results):
     "Mean accuracy over seeds against compute, a line a condition"

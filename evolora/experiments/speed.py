@@ -256,7 +256,7 @@ def _parts(host, size, generations, tick) -> dict:
             timings.append(dict(made.timing['parts'], record=time.perf_counter() - start))
             answers.append(made.row['episodes'])
             tick()
-        ecology.run(generations + 2, hooks=[keep], say=None)
+        ecology.run(generations + 2, hooks=[keep], log=None)
     if len(timings) < 3: raise KeyboardInterrupt            # a run stops softly, and this one has nothing to tell
     table, answers = pd.DataFrame(timings[2:]), pd.Series(answers[2:])
     model = table['play'] / table.sum(axis=1)
@@ -276,7 +276,7 @@ def _settle_down(generations: int, at: list[int]) -> dict[int, float]:
     ecology, found = Ecology(load_host('embedded'), load_config('debug'), seed=0), {}
     def look(made):
         if made.row['generation'] + 1 in at: found[made.row['generation'] + 1] = _resident()
-    ecology.run(generations, hooks=[look], say=None)
+    ecology.run(generations, hooks=[look], log=None)
     return found
 
 def _forward_peak(chunk: int) -> dict:

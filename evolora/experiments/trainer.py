@@ -155,10 +155,10 @@ class Trainer:
 
 # %% ../../nbs/13_experiments/02_trainer.ipynb #1ce03c6e
 @patch
-def _ask(self: Trainer, population: Population, tasks: list[Task], who: list[str], luck: list[int]):
+def _ask(self: Trainer, population: Population, tasks: list[Task], who: list[str], sample_seeds: list[int]):
     "Sampled answers, what they are worth, and the bill"
     form = self.host.form
-    made = population.generate([form.put(t) for t in tasks], who, seeds=luck, max_new_tokens=48, below=True)
+    made = population.generate([form.put(t) for t in tasks], who, seeds=sample_seeds, max_new_tokens=48, below=True)
     worth = [form.grade(t, text) for t, text in zip(tasks, made.texts)]
     right = np.array([w.success for w in worth])
     self.spent.play += float(made.flops.sum()) / 1e9

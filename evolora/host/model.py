@@ -209,11 +209,11 @@ def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> d
     alone = each(m.answer, read, new)
     bill = dict(prompt_tokens=read, new_tokens=new, flops=alone, passed=each(m.passed, read, new), alone=alone)
     if kept is None: return bill
-    n, (everybody, own) = np.array(kept.lengths), kept.shares(encoded, authors.who)
+    n, (all_ids, own) = np.array(kept.lengths), kept.shares(encoded, authors.who)
     decoder = Decoder(host.model)
     below = decoder.first(authors.names if authors.arrange else ()) / len(decoder.layers)
     flops = (each(lambda p, t, k: m.answer(p, t, kept=k), read, new, n)
-             + each(lambda k: m.forward(k, logits=0), n) * (below * everybody + (1 - below) * own))
+             + each(lambda k: m.forward(k, logits=0), n) * (below * all_ids + (1 - below) * own))
     return bill | dict(flops=flops, passed=each(m.passed, read - n, new) + n * own)
 
 Host.generate = generate

@@ -132,13 +132,14 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
     logprobs = torch.zeros(n, max_new_tokens, device=model.device)
     length = torch.zeros(n, dtype=torch.long, device=model.device)
     margins = torch.ones(n, device=model.device)
-    luck = torch.from_numpy(uniforms(seeds, max_new_tokens)).to(model.device)
+    noise = torch.from_numpy(uniforms(seeds, max_new_tokens)).to(model.device)
     stop, done, noted = torch.tensor(list(ends), device=model.device), 0, [None] * n
     on_rows(done, n)
     for batch in _batches(groups_of(prompts, authors.who), rows):
         plan = authors.plan(batch, prompts, max_new_tokens, chunk, kept, below and kept is not None)
         with _spare_memory(rows=rows, chunk=chunk):
-            found = _continue(session(model, plan), batch, (tokens, logprobs, length, margins), luck, stop, temperature)
+            found = _continue(session(model, plan), batch, (tokens, logprobs, length, margins), noise, stop,
+                              temperature)
         for i, x in found.items(): noted[i] = x
         done += sum(map(len, batch))
         on_rows(done, n)
@@ -163,7 +164,7 @@ def _noted(rows, batch: list[Group], lines: list[tuple[torch.Tensor, torch.Tenso
     return {i: Below(rows.below_prompt[g], x[first[i]:first[i] + count[i] - 1]) for g, mine in enumerate(batch)
             for i in mine}
 
-def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], luck, stop,
+def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], noise, stop,
               temperature: float) -> dict[int, Below]:
     "Sample the rows of one batch until each has ended"
     tokens, logprobs, length, margins = out
@@ -171,7 +172,7 @@ def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], luck, sto
     row = _rows(batch, group)                               # of each line of the logits
     live, arranged, lines = torch.ones(len(row), dtype=torch.bool, device=row.device), False, []
     for step in range(tokens.shape[1]):
-        chosen, logprob, margin = choose(logits, temperature, luck[row, step])
+        chosen, logprob, margin = choose(logits, temperature, noise[row, step])
         tokens[row, step], logprobs[row, step] = chosen, logprob
         margins[row] = torch.where(live, torch.minimum(margins[row], margin), margins[row])
         length[row] += live

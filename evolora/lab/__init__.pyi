@@ -26,7 +26,7 @@ from .runner import (
     Runner as Runner, world_of as world_of,
 )
 from .weight_charts import (
-    everybody_specs as everybody_specs, organelle_specs as organelle_specs, outputs as outputs,
+    organelle_specs as organelle_specs, outputs as outputs, population_specs as population_specs,
 )
 from .window import (
     Memory as Memory, Window as Window,

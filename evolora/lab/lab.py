@@ -183,7 +183,7 @@ def _ours(self: Lab) -> Ecology:
 def turn(self: Lab, **values: float) -> None:
     "Turn knobs from the next generation on, as `Ecology.turn` does"
     self._ours().turn(**values)
-    self.show_desk()
+    self.show_waiting()
 
 @patch
 def select(self: Lab, organelle: str) -> None:
@@ -201,10 +201,10 @@ def thumb(self: Lab, up: bool) -> None:
                                             "ask(prompt) first")
     ecology.thumb(*self.said, up)
     self.judged = True
-    self.show_desk()
+    self.show_waiting()
     weight = self.stand['feedback']
     does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
-    self.thumbs.value = shown(f"{'praised' if up else 'blamed'}: {does}")
+    self.verdicts.value = shown(f"{'praised' if up else 'blamed'}: {does}")
 
 # %% ../../nbs/11_lab/08_lab.ipynb #26645ffb
 @patch
@@ -224,7 +224,7 @@ def _put(self: Lab, prompt: str, most: int) -> Future:
         self.answers.value = answers_html(future.result().answers, future.result().how) if not future.exception() else (
             '<p class="quiet">there is no answer: the question failed, as is said above</p>')
         self.refresh()
-    self.said, self.thumbs.value = None, ''         # an answer that is not seen any more cannot be judged
+    self.said, self.verdicts.value = None, ''         # an answer that is not seen any more cannot be judged
     self.answers.value = '<p class="quiet">waits for the end of this generation …</p>'
     future = self._submit(answer)
     future.add_done_callback(answered)
@@ -271,7 +271,7 @@ def _renew(self: Lab) -> None:
 def _turned(self: Lab, name: str, value: float) -> None:
     if value == self.stand.get(name, value): return       # it was the panel that moved it
     try: self.turn(**{name: value})
-    finally: self.show_desk()
+    finally: self.show_waiting()
 
 @patch
 def _wire(self: Lab) -> None:

@@ -90,8 +90,8 @@ def look(ecology: Ecology, *, name: str = 'in memory', births: Mapping[str, dict
     population, history = ecology.population, ecology.history
     own = {o.id: dict(organelle=o.id, generation=o.born, parents=list(o.parents), operator=o.operator, rank=o.rank,
                       traits=o.traits.model_dump()) for o in population}
-    standing, last = ecology.demography.standing(), history[-1] if history else None
-    alive = _living(standing, [population[id].traits.niche for id in standing.index], ecology.generation)
+    ranking, last = ecology.demography.ranking(), history[-1] if history else None
+    alive = _living(ranking, [population[id].traits.niche for id in ranking.index], ecology.generation)
     verdicts = [dict(organelle=d.organelle, partners=d.partners, gate=d.gate, final=d.final, says=str(d))
                 for d in (last.decisions if last else None) or ()]
     about = {'host': ecology.host.id, 'seed': ecology.seed}

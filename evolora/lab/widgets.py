@@ -13,7 +13,7 @@ import ipywidgets as W
 from fastcore.basics import patch
 
 from ..ecology.controls import KNOBS, Knob
-from ..ecology.record import told_row
+from ..ecology.record import row_text
 from .live_charts import live_spec, output
 from .views import View, gates_html, organelle_html, shown, table_html
 from ..utils.terminal import visible
@@ -126,7 +126,7 @@ def _pages(self: Panel) -> None:
     "One page for each question"
     self.charts, self.weights, self.kinship = W.Output(), W.Output(), W.Output()
     self.population_page, self.organelle_page, self.gates_page, self.log_page = (W.HTML() for _ in range(4))
-    self.answers, self.thumbs, self.waiting = (W.HTML() for _ in range(3))
+    self.answers, self.verdicts, self.waiting = (W.HTML() for _ in range(3))
     self.who = W.Dropdown(description='organelle', options=[], style={'description_width': '64px'},
                           tooltip='lab.select(id)', layout=W.Layout(width='210px'))
     self.prompt = W.Textarea(placeholder='Sort the letters: jghn', layout=W.Layout(width='430px', height='52px'),
@@ -135,7 +135,7 @@ def _pages(self: Panel) -> None:
     self.up_button = button('Thumb up', 'Praise the answer of the organelle. lab.thumb(True)', width='110px')
     self.down_button = button('Thumb down', 'Blame the answer of the organelle. lab.thumb(False)', width='110px')
     asking = W.VBox([W.HTML('<h4>Ask it</h4>'), W.HBox([self.prompt, self.ask_button]), self.answers,
-                     W.HBox([self.up_button, self.down_button, self.thumbs])])
+                     W.HBox([self.up_button, self.down_button, self.verdicts])])
     self.knobs = {name: knob_box(name, knob) for name, knob in KNOBS.items()}
     self.winter_button = button('Winter now', 'Winter for three generations, from the next on. lab.turn(winter=3)',
                                 icon='snowflake-o', width='120px')
@@ -156,7 +156,7 @@ def show_top(self: Panel, view: View) -> None:
     "What is seen on every page, and who can be chosen"
     about = ', '.join(f'{k} {v}' for k, v in view.about.items())
     self.head.value = f'<h3>evolora <small>{shown(view.name)}, {shown(about)}</small></h3>'
-    self.ticker.value = f'<div class="ticker">{shown(told_row(view.rows[-1])) if view.rows else "&nbsp;"}</div>'
+    self.ticker.value = f'<div class="ticker">{shown(row_text(view.rows[-1])) if view.rows else "&nbsp;"}</div>'
     alive = list(map(str, view.alive.index))
     # A label is not HTML, but what reads backwards could still pass for another organelle.
     choices = tuple((visible(name[:80]), name) for name in alive)
@@ -175,13 +175,13 @@ def show_page(self: Panel, view: View) -> None:
     if self.page == 'Organelle': self.organelle_page.value = (
         organelle_html(view, self.who.value) if self.who.value else table_html(view.alive))
     if self.page == 'Log': self.log_page.value = (
-        '<pre>' + '\n'.join(shown(told_row(row)) for row in view.rows[:-41:-1]) + '</pre>')
+        '<pre>' + '\n'.join(shown(row_text(row)) for row in view.rows[:-41:-1]) + '</pre>')
 
 @patch
 def clear(self: Panel) -> None:
     "Empty every page, and all that was said"
     for said in (self.head, self.ticker, self.error, self.population_page, self.organelle_page, self.gates_page,
-                 self.log_page, self.answers, self.thumbs, self.waiting): said.value = ''
+                 self.log_page, self.answers, self.verdicts, self.waiting): said.value = ''
     for drawn in (self.charts, self.weights, self.kinship): drawn.outputs = ()
     self.listing, self.who.options = True, []
     self.listing = False
@@ -203,10 +203,10 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
     if not busy: self.progress.value = progress_html('', 0.)
 
 @patch
-def show_knobs(self: Panel, values: Mapping[str, float], turned: Mapping[str, float], thumbs: int) -> None:
+def show_knobs(self: Panel, values: Mapping[str, float], turned: Mapping[str, float], verdicts: int) -> None:
     "Where the knobs stand or will stand, and what waits for the next generation"
     for name, value in {**values, **turned}.items(): self.knobs[name].value = value
     told = [f'{name} = {value:g}' for name, value in turned.items()]
-    if thumbs: told.append(f'{thumbs} thumb{"s" * (thumbs > 1)}')
+    if verdicts: told.append(f'{verdicts} thumb{"s" * (verdicts > 1)}')
     words = f'from the next generation on: {shown(", ".join(told))}'
     self.waiting.value = f'<p class="quiet">{words}</p>' if told else ''

@@ -31,7 +31,7 @@ from ..evaluation.evaluation import cells_of, example
 from .live_charts import picture_html
 from .runner import Runner
 from .views import View, add_up, look, look_at, shown, table_html
-from .weight_charts import everybody_specs, organelle_specs, outputs
+from .weight_charts import population_specs, organelle_specs, outputs
 from .widgets import Panel, error_html, found_html, progress_html
 from ..utils.files import owner, taken
 
@@ -122,7 +122,7 @@ def draw(self: Window, view: View) -> None:
         self.view = view
         self.show_top(view)
         self.show_open()
-        self.show_desk()
+        self.show_waiting()
 
 @patch
 def show_open(self: Window) -> None:
@@ -133,12 +133,12 @@ def show_open(self: Window) -> None:
     if self.page == 'Kinship': self._weigh(self.kinship)
 
 @patch
-def show_desk(self: Window) -> None:
+def show_waiting(self: Window) -> None:
     "Where the knobs stand, and what waits for the next generation"
     if not self.ecology: return
-    turned, thumbs = self.ecology.controls.waiting
+    turned, verdicts = self.ecology.controls.waiting
     self.stand = {**self.ecology.knobs, **turned}
-    self.show_knobs(self.ecology.knobs, turned, thumbs)
+    self.show_knobs(self.ecology.knobs, turned, verdicts)
 
 # %% ../../nbs/11_lab/07_window.ipynb #36cf1ecb
 @patch
@@ -154,7 +154,7 @@ def _weigh(self: Window, out: W.Output, organelle: str | None = None) -> None: #
     if not again: out.outputs = outputs(['waits for the end of this generation …'])
     def drawn(ecology: Ecology) -> None:
         began, population, births = time.monotonic(), ecology.population, ecology.demography.births
-        made = organelle_specs(population, organelle, births) if organelle else everybody_specs(population, births)
+        made = organelle_specs(population, organelle, births) if organelle else population_specs(population, births)
         if self._drawn.get(out, now)[0] == organelle: out.outputs = outputs(made)
         self._rested = time.monotonic() + _SHARE * (time.monotonic() - began)
     self._submit(drawn)
@@ -190,7 +190,7 @@ def refresh(self: Window) -> None:
         lived = f'{now} generation{"s" * (now != 1)} lived'       # the latest is called by a number one less
         self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, still=not r.busy,
                      able=not (dead or barred), lived=self.ecology is not None and not barred, said=open)
-        if self.judged and not open: self.thumbs.value = shown('the verdict is booked; ask again to judge again')
+        if self.judged and not open: self.verdicts.value = shown('the verdict is booked; ask again to judge again')
 
 # %% ../../nbs/11_lab/07_window.ipynb #adb2be3b
 @patch

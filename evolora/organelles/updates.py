@@ -96,7 +96,7 @@ class Plasticity:
         self.first = {'A': like(population.stack.A), 'B': like(population.stack.B)}
         self.second = {'A': like(population.stack.A), 'B': like(population.stack.B)}
         self.updates = np.zeros(population.capacity + 1, int)
-        self.kin = np.arange(population.capacity + 1)           # slots with the same number share their coordinates
+        self.basis = np.arange(population.capacity + 1)           # slots with the same number share their coordinates
         self._lineages = population.capacity + 1
         self._expected: dict[str, dict[str, float]] = {}         # organelle -> cell -> running mean of the reward
 
@@ -166,10 +166,11 @@ def _direction(self: Plasticity, lesson: Lesson, rng, rollout) -> tuple[Credit, 
 @patch
 def _shared(self: Plasticity, found: Credit) -> Credit:
     "Each one's direction mixed with the mean of its kin's"
-    kin = self.kin[[self.population[id].slot for id in found.organelles]]
-    same = (kin[:, None] == kin[None]).astype(np.float32)
+    basis = self.basis[[self.population[id].slot for id in found.organelles]]
+    same = (basis[:, None] == basis[None]).astype(np.float32)
     if not (share := self.config.kinship): return found
-    mix = torch.from_numpy((1 - share) * np.eye(len(kin), dtype=np.float32) + share * same / same.sum(1, keepdims=True))
+    mix = (1 - share) * np.eye(len(basis), dtype=np.float32) + share * same / same.sum(1, keepdims=True)
+    mix = torch.from_numpy(mix)
     mixed = lambda x: torch.einsum('ij,jrd->ird', mix.to(x), x)
     return Credit(found.organelles, *({n: mixed(x) for n, x in half.items()} for half in (found.A, found.B)),
                   found.answers)
@@ -296,17 +297,17 @@ def fisher(self: Plasticity, id: str) -> dict[str, tuple[torch.Tensor, torch.Ten
 @patch
 def inherit(self: Plasticity, child: str, parents: Sequence[str] = (), operator: str = '') -> None:
     "Clear the child's slot; when it has its mother's coordinates, it goes on with her moments and her expectations"
-    slot, mother = self.population[child].slot, next((p for p in parents if p in self.population), None)
+    slot, parent = self.population[child].slot, next((p for p in parents if p in self.population), None)
     for half in (*self.first.values(), *self.second.values()):
         for x in half.values(): x[slot] = 0
-    self.updates[slot], self.kin[slot], self._lineages = 0, self._lineages, self._lineages + 1
-    if mother is None: return
-    self._expected[child] = dict(self._expected.get(mother, {}))
-    if operator not in KEEPS_BASIS or self.population[mother].rank != self.population[child].rank: return
-    origin = self.population[mother].slot
+    self.updates[slot], self.basis[slot], self._lineages = 0, self._lineages, self._lineages + 1
+    if parent is None: return
+    self._expected[child] = dict(self._expected.get(parent, {}))
+    if operator not in KEEPS_BASIS or self.population[parent].rank != self.population[child].rank: return
+    origin = self.population[parent].slot
     for half in (*self.first.values(), *self.second.values()):
         for x in half.values(): x[slot] = x[origin]
-    self.updates[slot], self.kin[slot] = self.updates[origin], self.kin[origin]
+    self.updates[slot], self.basis[slot] = self.updates[origin], self.basis[origin]
 
 @patch
 def forget(self: Plasticity, organelle: str) -> None:
@@ -318,8 +319,8 @@ def state(self: Plasticity) -> dict:
     "All that `restore` takes back, bit for bit: the moments as tensors, and plain values"
     moments = {f'{moment}.{half}.{n}': x.clone() for moment in ('first', 'second')
                for half, maps in getattr(self, moment).items() for n, x in maps.items()}
-    return {'moments': moments, 'updates': self.updates.tolist(), 'kin': self.kin.tolist(), 'lineages': self._lineages,
-            'expected': {o: dict(e) for o, e in self._expected.items()}}
+    return {'moments': moments, 'updates': self.updates.tolist(), 'basis': self.basis.tolist(),
+            'lineages': self._lineages, 'expected': {o: dict(e) for o, e in self._expected.items()}}
 
 @patch
 def restore(self: Plasticity, state: dict) -> None:
@@ -331,6 +332,6 @@ def restore(self: Plasticity, state: dict) -> None:
     for name, x in tensors.items():
         moment, half, n = name.split('.', 2)
         getattr(self, moment)[half][n].copy_(x)
-    self.updates, self.kin = np.array(state['updates'], int), np.array(state['kin'], int)
+    self.updates, self.basis = np.array(state['updates'], int), np.array(state['basis'], int)
     self._lineages = state['lineages']
     self._expected = {o: dict(e) for o, e in state['expected'].items()}

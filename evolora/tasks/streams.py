@@ -246,7 +246,7 @@ def cell_hashes(cells: Iterable[Cell]) -> dict[str, str]:
     "Fingerprints, like {'task family date.iso': '8c1…'}, of the families of cells that `task_hashes` leaves out"
     names = {c.family for c in cells if c not in CELLS}
     known = {f'{FAMILIES.kind} {n}': _library_hash(n) for n in sorted(names) if n not in FAMILIES.own}
-    return known | FAMILIES.marks(names)
+    return known | FAMILIES.hashes(names)
 
 def register_family(family: Family, *,
                     replace: bool = False) -> Family: # in place of another one of your own with this name

@@ -19,7 +19,7 @@ from .statistics import (
     paired as paired, power_pairs as power_pairs, sign_flip as sign_flip, wilson as wilson,
 )
 from .terminal import (
-    Bars as Bars, EVERY as EVERY, Tracker as Tracker, exists as exists, meanwhile as meanwhile,
-    new_file as new_file, new_folder_for as new_folder_for, progress as progress, say as say, show as show,
-    tracked as tracked, visible as visible,
+    Bars as Bars, EVERY as EVERY, Tracker as Tracker, exists as exists, log as log, meanwhile as meanwhile,
+    new_file as new_file, new_folder_for as new_folder_for, progress as progress, show as show, tracked as tracked,
+    visible as visible,
 )

@@ -60,6 +60,6 @@ class Parts(dict):
         raise ValueError(f"expected a {self.kind}, got {name!r:.60}; known: {', '.join(self)}; one of your own is made "
                          f"known by {self.how}")
 
-    def marks(self, names: Iterable[str]) -> dict[str, str]:
+    def hashes(self, names: Iterable[str]) -> dict[str, str]:
         "Fingerprints of those that are one's own among the names, like {'gate patience': '8c1…'}"
         return {f'{self.kind} {name}': self.own[name] for name in sorted(set(names)) if name in self.own}

@@ -21,7 +21,7 @@ def runs(tmp_path_factory):
     dear = config.model_copy(update={'economy': config.economy.model_copy(update={'ticket': 1.})})
     for name, settings, seed in (('one', config, 0), ('two', dear, 1), ('same', config, 0)):
         world = Ecology(host, settings, seed=seed)
-        world.run(2, hooks=[begin(folder / name, world).record], say=None)
+        world.run(2, hooks=[begin(folder / name, world).record], log=None)
     return folder
 
 
@@ -54,7 +54,7 @@ def test_what_may_not_differ_is_named(runs, tmp_path, key):
 def test_what_was_edited_is_not_compared(tmp_path):
     host, config = tiny_host(), load_config('debug')
     for name in ('one', 'two'):
-        with begin_session(tmp_path / name, host, config) as session: session.live(1, say=None)
+        with begin_session(tmp_path / name, host, config) as session: session.live(1, log=None)
     comparable([tmp_path / 'one', tmp_path / 'two'])
     for name, old, new in (('generations.jsonl', '"alive": ', '"alive": 1'), ('run.json', '"seed": ', '"seed": 1')):
         path = tmp_path / 'two' / name
@@ -82,7 +82,7 @@ def test_a_run_that_is_named_twice_is_refused(runs, tmp_path):
 
 def test_what_is_read_is_said_once(runs):
     said = []
-    comparison([runs / 'one', runs / 'two'], say=said.append)
+    comparison([runs / 'one', runs / 'two'], log=said.append)
     assert said == [f'reading {runs / name}' for name in ('one', 'two')]
 
 

@@ -145,7 +145,7 @@ def test_nor_is_one_of_ten_thousand_generations(tmp_path, monkeypatch):
 def test_several_runs_share_a_page(tmp_path):
     folders, said = [write_run(tmp_path / f'run{seed}', generations=5, seed=seed).folder for seed in (0, 1)], []
     with pytest.raises(ValueError, match='name one with out'): dashboard(folders)
-    assert 'Mean over seeds' in dashboard(folders, tmp_path / 'page.html', say=said.append).read_text()
+    assert 'Mean over seeds' in dashboard(folders, tmp_path / 'page.html', log=said.append).read_text()
     assert [line.split()[0] for line in said] == ['reading', 'reading', 'drawing', 'drawing', 'writing']
 
 

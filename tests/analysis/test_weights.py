@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pytest
 import torch
-from couples import moved
+from scripted import moved
 from safetensors.torch import load_file, save_file
 
 from evolora.evaluation.answering import question
@@ -38,7 +38,7 @@ def crowd(targets=('o_proj', 'down_proj'), ranks=(1, 4, 3), **how):
 def folder(tmp_path_factory):
     "A run of three generations on a small random host"
     where, host = tmp_path_factory.mktemp('runs') / 'run', tiny_host()
-    with begin_session(where, host, CONFIG, seed=2) as session: session.live(3, say=None)
+    with begin_session(where, host, CONFIG, seed=2) as session: session.live(3, log=None)
     return where, {host.id: host}
 
 
@@ -162,7 +162,7 @@ def test_a_population_in_a_form_is_asked_in_it_as_a_command_asks():
 def test_an_ecology_and_its_folder_say_the_same_of_the_living(folder):
     where, hosts = folder
     world = Ecology(next(iter(hosts.values())), CONFIG, seed=2)
-    world.run(3, say=None)
+    world.run(3, log=None)
     for id in world.population.ids:
         one, two = inspect(world, id), inspect(where, id)
         assert one.facts | {'energy': 0} == two.facts | {'energy': 0}
@@ -197,7 +197,7 @@ def test_gates_that_were_edited_are_refused(folder, tmp_path):
 def test_births_come_back_from_a_run_folder(folder):
     where, hosts = folder
     world = Ecology(next(iter(hosts.values())), CONFIG, seed=2)
-    world.run(3, say=None)
+    world.run(3, log=None)
     population, births = colony_births(where, hosts)
     assert list(births) == list(world.demography.births) and colony(where, hosts)[0].ids == population.ids
     assert all(A.equal(a) and B.equal(b) for id, factors in world.demography.births.items()

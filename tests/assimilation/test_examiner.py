@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from couples import CELLS, luck, moved, same
+from scripted import CELLS, seed_for, moved, same
 from evolora.assimilation import examiner as module
 from evolora.assimilation.examiner import COMMONS, Examiner, Tokens, fresh
 from evolora.tasks.families import Grade, Task
@@ -93,9 +93,10 @@ def heard(monkeypatch):
 def test_everybody_has_the_same_luck_and_says_at_the_desk_what_it_says_at_home(population, monkeypatch):
     texts, tasks = heard(monkeypatch), fresh(CELLS, 6, rng(), seen=set())
     examiner = Examiner(population, max_new_tokens=4)
-    right = examiner.ask({'one': population.factors('o1'), 'twin': population.factors('o1'), 'host': None}, tasks, luck)
+    who = {'one': population.factors('o1'), 'twin': population.factors('o1'), 'host': None}
+    right = examiner.ask(who, tasks, seed_for)
     assert texts[:6] == texts[6:12] and (right['one'] == right['twin']).all() and right['one'].shape == (6,)
-    home = lambda who: population.generate([t.prompt for t in tasks], [who] * 6, seeds=[luck(t) for t in tasks],
+    home = lambda who: population.generate([t.prompt for t in tasks], [who] * 6, seeds=[seed_for(t) for t in tasks],
                                            max_new_tokens=4, temperature=1.).texts
     assert texts[:6] == list(home('o1')) and texts[12:] == list(home(None))
 
@@ -106,16 +107,16 @@ def test_an_exam_leaves_no_trace(host, population):
     random.seed(1), np.random.seed(1), torch.manual_seed(1)
     states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()
     examiner = Examiner(population, max_new_tokens=3)
-    examiner.ask({id: population.factors(id) for id in population.ids} | {'host': None}, tasks, luck)
+    examiner.ask({id: population.factors(id) for id in population.ids} | {'host': None}, tasks, seed_for)
     assert all(same(before[id], population.factors(id)) for id in population.ids) and population.births == 3
-    assert host.weights_hash() == frozen and len(examiner.desk) == 0
+    assert host.weights_hash() == frozen and len(examiner.scratch) == 0
     assert states[0] == random.getstate() and states[1] == np.random.get_state()[1].tolist()
     assert torch.equal(states[2], torch.get_rng_state())
 
 
 def test_the_bill_is_what_was_asked_since_the_last_one(population):
     examiner, tasks = Examiner(population, max_new_tokens=3), fresh(CELLS, 4, rng(), seen=set())
-    right = examiner.ask({'o1': population.factors('o1'), 'host': None}, tasks, luck)
+    right = examiner.ask({'o1': population.factors('o1'), 'host': None}, tasks, seed_for)
     bill = examiner.settle()
     assert bill['answers'] == 8 and bill['right'] == sum(r.sum() for r in right.values())
     assert bill['tokens'] > 8 and bill['gflops'] > 0
@@ -125,18 +126,18 @@ def test_the_bill_is_what_was_asked_since_the_last_one(population):
 def test_the_desk_is_empty_after_an_error(population):
     examiner, tasks = Examiner(population, max_new_tokens=3), fresh(CELLS, 2, rng(), seen=set())
     crowd = {f'c{i}': population.factors('o1') for i in range(9)}
-    with pytest.raises(ValueError, match='full at capacity 8'): examiner.ask(crowd, tasks, luck)
-    assert len(examiner.desk) == 0
-    with pytest.raises(ValueError): examiner.ask({'o1': population.factors('o1')}, tasks, luck, max_new_tokens=0)
-    assert len(examiner.desk) == 0 and examiner.settle()['answers'] == 0
+    with pytest.raises(ValueError, match='full at capacity 8'): examiner.ask(crowd, tasks, seed_for)
+    assert len(examiner.scratch) == 0
+    with pytest.raises(ValueError): examiner.ask({'o1': population.factors('o1')}, tasks, seed_for, max_new_tokens=0)
+    assert len(examiner.scratch) == 0 and examiner.settle()['answers'] == 0
     del crowd['c8']
-    assert len(examiner.ask(crowd, tasks, luck)) == 8, 'eight do fit'
+    assert len(examiner.ask(crowd, tasks, seed_for)) == 8, 'eight do fit'
 
 
 @pytest.mark.parametrize('who, n', [({}, 2), ({'host': None}, 0)])
 def test_an_exam_has_candidates_and_questions(population, who, n):
     with pytest.raises(ValueError, match='expected somebody and something to ask') as e:
-        Examiner(population).ask(who, sample_tasks(CELLS[0], n=n, rng=rng()), luck)
+        Examiner(population).ask(who, sample_tasks(CELLS[0], n=n, rng=rng()), seed_for)
     assert '\n' not in str(e.value)
 
 

@@ -4,7 +4,7 @@ from string import Formatter
 
 import pytest
 
-from couples import (FAMILIES, SHORT, better, decided, equal, forgetful, log, luck, meeting, narrow,
+from scripted import (FAMILIES, SHORT, better, decided, equal, forgetful, log, seed_for, meeting, narrow,
                      on_probation, rarely_better, rng, tried)
 from evolora.assimilation.gates import EVENTS, GATES, event, explain, judge, replay, tally, turn
 from evolora.host.model import tiny_host
@@ -148,7 +148,7 @@ def looked(host, recent, *, says=better, generation=11, **changes):
     m = meeting(host, says=rarely_better, **SHORT, **changes)
     trial = on_probation(m)
     m.a.examiner.says = says
-    return m, trial, *probation(m.a, trial, recent, generation, rng=rng, luck=luck)
+    return m, trial, *probation(m.a, trial, recent, generation, rng=rng, seed_for=seed_for)
 
 
 @pytest.mark.parametrize('gate', GATES)

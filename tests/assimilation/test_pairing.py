@@ -2,7 +2,7 @@
 import pytest
 from pydantic import ValidationError
 
-from couples import (CELLS, FAMILIES, SHORT, couples, decided, log, luck, meeting, on_probation,
+from scripted import (CELLS, FAMILIES, SHORT, candidate_pairs, decided, log, seed_for, meeting, on_probation,
                      rarely_better, rng, tried, worse)
 from evolora.assimilation.pairing import Assimilation, AssimilationConfig
 from evolora.economy.ledger import Ledger
@@ -51,7 +51,7 @@ def test_nobody_answered_and_nobody_lives(host):
     for id in m.population.ids: m.population.death(id)
     facts = m.a.facts(m.recent)
     assert m.a.nominate(facts, 10, energy={}, solvent=0.) == {} and not facts.size
-    assert list(m.a.pair({}, facts, 10, energy={}, price=5., rng=rng, luck=luck)) == []
+    assert list(m.a.pair({}, facts, 10, energy={}, price=5., rng=rng, seed_for=seed_for)) == []
 
 
 def test_one_alone_finds_nobody(host):
@@ -117,7 +117,7 @@ def test_numbers_can_be_written_down(host):
 
 # --- surveys and promises
 
-def surveyed(m): m.a.survey(m.population.ids, m.generation, rng=rng, luck=luck)
+def surveyed(m): m.a.survey(m.population.ids, m.generation, rng=rng, seed_for=seed_for)
 
 
 def test_a_survey_asks_each_at_the_home_of_the_other_and_each_pays(host):
@@ -156,7 +156,7 @@ def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, exams, prom
     surveyed(m)
     assert len(m.a.examiner.exams) == exams and m.a.promise('o1', 'o2', m.facts) == promise
     assert [m.a.tokens.balances[id] for id in m.population.ids] == [n % 8 for n in tokens], 'no debts for others'
-    turns, found = couples(m)
+    turns, found = candidate_pairs(m)
     assert bool(found) == (exams == 2), 'what nobody knows is no couple, even where any promise is enough'
     stops = {(d.gate, d.numbers['promise']) for steps in turns.values() for d in steps if not d.passed}
     assert stops == (set() if found else {('no_partner', -1.)})
@@ -192,7 +192,7 @@ def test_a_promise_is_the_best_of_both_in_each_family(host):
 
 @pytest.mark.parametrize('niches', [['', ''], ['', '', 'math'], ['math', 'math'], FAMILIES[:1] + ['']])
 def test_a_couple_has_two_niches_of_which_neither_holds_the_other(host, niches):
-    turns, found = couples(meeting(host, niches=niches, worth=0., scores=1))
+    turns, found = candidate_pairs(meeting(host, niches=niches, worth=0., scores=1))
     assert found == [] and {steps[-1].numbers['fits'] for steps in turns.values()
                             if steps[-1].gate == 'no_partner'} <= {0}
 
@@ -212,7 +212,7 @@ def test_what_has_been_merged_is_not_merged_again(host, operator, found):
     m.population.birth(rank=2, traits=Traits(niche=''), parents=('o1', 'o2'), operator=operator)
     m.facts = m.a.facts(m.recent)
     m.energy['o3'] = 1.
-    assert len(couples(m)[1]) == found
+    assert len(candidate_pairs(m)[1]) == found
 
 
 @pytest.mark.parametrize('merges, found', [(1, 1), (2, 2), (5, 2)])
@@ -241,23 +241,23 @@ def known(m, **others):
 def test_who_promises_most_comes_first(host):
     m = meeting(host, niches=FAMILIES)
     m.facts = m.a.facts(log(UNEVEN, generation=9))
-    turns, (couple,) = couples(m)
-    assert couple == ('o3', 'o2'), 'of a couple the one that stands out more has the turn'
+    turns, (parents,) = candidate_pairs(m)
+    assert parents == ('o3', 'o2'), 'of a couple the one that stands out more has the turn'
     assert [len(turns[id]) for id in m.population.ids] == [8, 6, 9, 8]
     assert {turns[id][-1].gate for id in ('o1', 'o4')} == {'merge_limit'}
     m = meeting(host, niches=FAMILIES)
     m.facts = m.a.facts(log(UNEVEN, generation=9))
     known(m, o2_logic=.75, o3_string=.75)
     assert m.a.promise('o3', 'o2', m.facts) == 0., 'those who can the same gain nothing'
-    assert couples(m)[1] == [('o3', 'o4')]
+    assert candidate_pairs(m)[1] == [('o3', 'o4')]
 
 
 def test_whose_best_partner_is_taken_takes_the_next(host):
     m = meeting(host, niches=FAMILIES, merges=2)
     m.facts = m.a.facts(log(UNEVEN, generation=9))
-    assert couples(m)[1] == [('o3', 'o2'), ('o4', 'o1')]
+    assert candidate_pairs(m)[1] == [('o3', 'o2'), ('o4', 'o1')]
     m = meeting(host, niches=FAMILIES[:3], merges=2)
-    turns, found = couples(m)
+    turns, found = candidate_pairs(m)
     assert found == [('o1', 'o2')] and turns['o3'][-1].gate == 'no_partner'
     assert turns['o3'][-1].numbers == dict(promise=-1., worth=.1, best='nobody', fits=0), 'nobody is left for it'
 
@@ -276,22 +276,22 @@ def test_who_is_turned_away_leaves_its_place_to_the_next(host):
 @pytest.mark.parametrize('weaker, second', [('o3', 'o3'), ('o1', 'o1')])
 def test_only_the_first_of_a_niche_is_considered(host, weaker, second):
     m = meeting(host, niches=['math', 'string.sort', 'math'], weaker=weaker)
-    turns, (couple,) = couples(m)
-    assert [id for id, steps in turns.items() if not steps[-1].passed] == [second] not in couple
+    turns, (parents,) = candidate_pairs(m)
+    assert [id for id, steps in turns.items() if not steps[-1].passed] == [second] not in parents
     stop = turns[second][-1]
     found = stop.numbers
-    assert stop.gate == 'second_in_niche' and found['best'] in couple and found['low'] < found['first']
+    assert stop.gate == 'second_in_niche' and found['best'] in parents and found['low'] < found['first']
     assert not any(second in who for who, _, _ in m.a.examiner.exams), 'and nobody else is asked'
 
 
 def test_equals_of_a_niche_are_both_the_first(host):
-    turns, found = couples(meeting(host, niches=['math', 'string.sort', 'math']))
+    turns, found = candidate_pairs(meeting(host, niches=['math', 'string.sort', 'math']))
     assert found == [('o1', 'o2')] and all(steps[5].passed for steps in turns.values())
 
 
 def test_suitors_are_few(host):
     m = meeting(host, niches=FAMILIES, suitors=1)
-    turns, _ = couples(m)
+    turns, _ = candidate_pairs(m)
     assert {len(who) for who, _, _ in m.a.examiner.exams} == {1} and len(m.a.examiner.exams) == 2
     assert [steps[-1].gate for steps in turns.values()].count('second_in_niche') == 3, 'the partner, and two not asked'
     with pytest.raises(ValidationError, match='suitors'): AssimilationConfig(suitors=8)
@@ -303,7 +303,7 @@ def test_all_suitors_find_a_seat(host):
     a = Assimilation(AssimilationConfig(merges=1, suitors=7, survey=4), population, CELLS,
                      Examiner(population, max_new_tokens=2))
     for id in population.ids: a.tokens.earn(id, 4, 0)
-    a.survey(population.ids, 3, rng=rng, luck=luck)
+    a.survey(population.ids, 3, rng=rng, seed_for=seed_for)
     assert set(a.skill) == set(population.ids) and a.examiner.bill['answers'] == 8 * 4
     assert not any(a.tokens.balances.values())
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import torch
 
-from couples import (CELLS, FAMILIES, SHORT, better, equal, forgetful, log, luck, meeting, moved, narrow, on_probation,
-                     rarely_better, rng, same, tried)
+from scripted import (CELLS, FAMILIES, SHORT, better, equal, forgetful, log, meeting, moved, narrow, on_probation,
+                      rarely_better, rng, same, seed_for, tried)
 from evolora.assimilation import trials as module
 from evolora.assimilation.examiner import Examiner
 from evolora.tasks.families import Grade
@@ -17,7 +17,7 @@ from evolora.host.model import tiny_host
 from evolora.organelles.updates import Plasticity, PlasticityConfig
 from evolora.utils.randomness import stream
 from evolora.tasks.streams import stream_of
-from evolora.assimilation.trials import Attempt, _Sitting, conceive, probation, screen
+from evolora.assimilation.trials import Attempt, _Look, conceive, probation, screen
 
 
 @pytest.fixture(scope='module')
@@ -29,7 +29,7 @@ def paid(m): return 600 * 2 - sum(m.a.tokens.balances.values())
 
 
 def look(m, trial, recent, generation=11, **how):
-    return probation(m.a, trial, recent, generation, rng=rng, luck=luck, **how)
+    return probation(m.a, trial, recent, generation, rng=rng, seed_for=seed_for, **how)
 
 
 # --- a child on paper
@@ -60,7 +60,7 @@ def test_every_rule_makes_a_child_that_differs_from_both(host, rule):
     before = {id: m.population.factors(id) for id in m.population.ids}
     child = conceive(m.a, ('o1', 'o2'), m.plasticity, [.8, .8], rng('child'))
     assert all(not same(child.factors, f) and same(m.population.factors(id), f) for id, f in before.items())
-    assert 0 < child.energy_kept <= 1 and len(m.a.examiner.desk) == 0
+    assert 0 < child.energy_kept <= 1 and len(m.a.examiner.scratch) == 0
 
 
 def taught_by(m):
@@ -79,7 +79,7 @@ def test_a_taught_child_begins_as_its_mother_and_learns_from_both_homes(host, mo
     taught_by(m)
     before = {id: m.population.factors(id) for id in m.population.ids}
     child = conceive(m.a, ('o1', 'o2'), m.plasticity, [.8, .8], rng('child'))
-    assert (child.operator, child.energy_kept) == ('expert', 1.) and child.gflops > 0 and len(m.a.examiner.desk) == 0
+    assert (child.operator, child.energy_kept) == ('expert', 1.) and child.gflops > 0 and len(m.a.examiner.scratch) == 0
     assert not same(child.factors, before['o1']) and all(same(m.population.factors(id), f) for id, f in before.items())
     assert len(lessons) == 3 and all((one.advantage == 1).all() for one in lessons)
     assert sorted(p for one in lessons for p in one.prompts) == ['Sort: cab'] + 3 * ['What is 3 + 4?']
@@ -91,8 +91,8 @@ def test_a_taught_child_begins_as_its_mother_and_learns_from_both_homes(host, mo
 def test_without_a_lesson_or_a_rule_it_is_merged(host, pool, rule):
     m = meeting(host, expert=1.)
     if pool: taught_by(m)
-    school = Plasticity(m.population, PlasticityConfig(rule=rule))
-    assert conceive(m.a, ('o1', 'o2'), school, [.8, .8], rng('child')).operator == 'merge'
+    training = Plasticity(m.population, PlasticityConfig(rule=rule))
+    assert conceive(m.a, ('o1', 'o2'), training, [.8, .8], rng('child')).operator == 'merge'
 
 
 def test_the_same_seed_makes_the_same_child(host):
@@ -377,4 +377,4 @@ def test_what_nominated_a_couple_is_no_evidence_for_it():
     "Questions of a recent survey are not asked again by the test; old ones may be"
     a = SimpleNamespace(population=SimpleNamespace(factors=lambda id: None), cells=[], window=10,
                         surveyed={'new': 20, 'old': 5}, home=lambda id: [])
-    assert _Sitting(a, ('o1', 'o2'), 21, None, None).seen == {'new'}
+    assert _Look(a, ('o1', 'o2'), 21, None, None).seen == {'new'}

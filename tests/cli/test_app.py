@@ -53,13 +53,13 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def say(capfd):
+def cli(capfd):
     "Runs the command in this process: exit code, standard output, standard error"
-    def say(*arguments):
+    def cli(*arguments):
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended: main([str(a) for a in arguments])
         return (ended.value.code or 0, *capfd.readouterr())
-    return say
+    return cli
 
 
 def save(folder, **keywords):
@@ -96,10 +96,10 @@ def disk(folder):
             if not p.is_symlink()}
 
 
-def refuses(say, *arguments, says=''):
+def refuses(cli, *arguments, says=''):
     "The command does nothing but print one line that names what came"
     before = disk('..')
-    code, out, err = say(*arguments)
+    code, out, err = cli(*arguments)
     assert (code, out, len(err.splitlines())) == (2, '', 1), (code, out, err)
     assert err.startswith('evolora: ') and len(err) > 30 and says in err and err[:-1].isprintable(), err
     assert disk('..') == before
@@ -142,19 +142,19 @@ WORLDS = [pytest.param(text, says, id=text) for text, says in WORLDS] + [
 
 
 @pytest.mark.parametrize('text, says', WORLDS)
-def test_a_bad_configuration_is_one_line(say, world, text, says):
+def test_a_bad_configuration_is_one_line(cli, world, text, says):
     Path('x.yaml').write_text(text)
-    refuses(say, 'run', '--config', 'x.yaml', '--host', world / 'host', '--generations', 1, '--out', 'out', says=says)
+    refuses(cli, 'run', '--config', 'x.yaml', '--host', world / 'host', '--generations', 1, '--out', 'out', says=says)
 
 
 @pytest.mark.parametrize('name', ['ecologie', 'missing.yaml', '.', '', '/dev/null/x.yaml', 'x' * 5000])
-def test_a_missing_configuration_is_one_line(say, world, name):
-    refuses(say, 'run', '--config', name, '--host', world / 'host', '--out', 'out', says='expected a preset')
+def test_a_missing_configuration_is_one_line(cli, world, name):
+    refuses(cli, 'run', '--config', name, '--host', world / 'host', '--out', 'out', says='expected a preset')
 
 
-def test_a_configuration_of_bytes_is_one_line(say, world):
+def test_a_configuration_of_bytes_is_one_line(cli, world):
     Path('x.yaml').write_bytes(b'\xff\xfe\0')
-    refuses(say, 'run', '--config', 'x.yaml', '--host', world / 'host', '--out', 'out', says='x.yaml')
+    refuses(cli, 'run', '--config', 'x.yaml', '--host', world / 'host', '--out', 'out', says='x.yaml')
 
 
 # --- what cannot be done: hosts
@@ -174,9 +174,9 @@ def resize(folder):
 @pytest.mark.parametrize('damage', [empty, break_config, only_a_pickle,
                                     pytest.param(break_weights, id='break_weights'),
                                     pytest.param(no_tokenizer, id='no_tokenizer')])
-def test_a_foreign_host_is_one_line(say, world, damage):
+def test_a_foreign_host_is_one_line(cli, world, damage):
     damage(Path(shutil.copytree(world / 'host', 'foreign')))
-    refuses(say, 'run', '--config', 'debug', '--host', 'foreign', '--out', 'out', says='foreign')
+    refuses(cli, 'run', '--config', 'debug', '--host', 'foreign', '--out', 'out', says='foreign')
 
 
 def test_a_host_whose_weights_do_not_fit_is_one_line_to_the_user(world):
@@ -190,14 +190,14 @@ def test_a_host_whose_weights_do_not_fit_is_one_line_to_the_user(world):
 
 @pytest.mark.parametrize('name', ['missing/folder', 'no/such/thing/at/all', 'a b',
                                   pytest.param('x' * 300, id='a long name')])
-def test_a_missing_host_is_one_line(say, name):
-    refuses(say, 'run', '--config', 'debug', '--host', name, '--out', 'out')
-    refuses(say, 'host', 'measure', '--host', name, '--out', 'out.json')
+def test_a_missing_host_is_one_line(cli, name):
+    refuses(cli, 'run', '--config', 'debug', '--host', name, '--out', 'out')
+    refuses(cli, 'host', 'measure', '--host', name, '--out', 'out.json')
 
 
-def test_a_file_is_no_host(say):
+def test_a_file_is_no_host(cli):
     Path('host').write_text('weights')
-    refuses(say, 'run', '--config', 'debug', '--host', 'host', '--out', 'out', says='model folder')
+    refuses(cli, 'run', '--config', 'debug', '--host', 'host', '--out', 'out', says='model folder')
 
 
 # --- what cannot be done: places to write to
@@ -208,27 +208,27 @@ def a_link(): Path('out').symlink_to('elsewhere')
 
 
 @pytest.mark.parametrize('occupy', [a_folder, a_file, a_link])
-def test_nothing_is_overwritten_by_a_run(say, world, occupy):
+def test_nothing_is_overwritten_by_a_run(cli, world, occupy):
     occupy()
-    refuses(say, 'run', '--config', 'debug', '--host', world / 'host', '--out', 'out', says='out')
+    refuses(cli, 'run', '--config', 'debug', '--host', world / 'host', '--out', 'out', says='out')
     assert not Path('elsewhere').exists()
 
 
-def test_a_run_that_is_there_may_be_gone_on_with(say, world):
-    refuses(say, 'run', '--config', 'debug', '--host', world / 'host', '--out', world / 'run', says='--resume')
+def test_a_run_that_is_there_may_be_gone_on_with(cli, world):
+    refuses(cli, 'run', '--config', 'debug', '--host', world / 'host', '--out', world / 'run', says='--resume')
 
 
 @pytest.mark.parametrize('out', ['file/out', '/proc/out',
                                  pytest.param('x' * 300, id='a long name')])
-def test_a_place_that_cannot_be_is_one_line(say, world, out):
+def test_a_place_that_cannot_be_is_one_line(cli, world, out):
     Path('file').write_text('')
-    refuses(say, 'run', '--config', 'debug', '--host', world / 'host', '--generations', 1, '--out', out)
+    refuses(cli, 'run', '--config', 'debug', '--host', world / 'host', '--generations', 1, '--out', out)
 
 
 @pytest.mark.parametrize('occupy', [a_folder, a_file, a_link])
-def test_nothing_is_overwritten_by_tasks(say, occupy):
+def test_nothing_is_overwritten_by_tasks(cli, occupy):
     occupy()
-    refuses(say, 'tasks', '--n', 4, '--out', 'out', says='out')
+    refuses(cli, 'tasks', '--n', 4, '--out', 'out', says='out')
 
 
 # --- what cannot be done: arguments
@@ -247,22 +247,22 @@ def test_nothing_is_overwritten_by_tasks(say, occupy):
     (['host', 'train', '--steps', 0, '--out', 'x'], '--steps'),
     (['host', 'fetch'], 'NAME'),
     (['host', 'measure', '--n', 0], '--n')], ids=lambda x: ' '.join(map(str, x)) if isinstance(x, list) else '')
-def test_a_bad_argument_is_one_line(say, arguments, says): refuses(say, *arguments, says=says)
+def test_a_bad_argument_is_one_line(cli, arguments, says): refuses(cli, *arguments, says=says)
 
 
 @pytest.mark.parametrize('command', [[], ['host']], ids=['evolora', 'evolora host'])
-def test_no_command_shows_the_help(say, command):
-    _, out, err = say(*command)
+def test_no_command_shows_the_help(cli, command):
+    _, out, err = cli(*command)
     assert 'Usage' in out and err == ''
 
 
 # --- what cannot be done: asking
 
 @pytest.mark.parametrize('name', ['missing', 'empty', 'file'])
-def test_what_is_no_run_cannot_be_asked(say, name):
+def test_what_is_no_run_cannot_be_asked(cli, name):
     Path('empty').mkdir()
     Path('file').write_text('{}')
-    refuses(say, 'ask', name, 'hello', says='expected a run folder')
+    refuses(cli, 'ask', name, 'hello', says='expected a run folder')
 
 
 def last(run): return checkpoints(run)[-1]
@@ -292,18 +292,18 @@ def edit_config(run):
                          ids=['half run.json', 'list run.json', 'edited', 'a number as host', 'a list as host',
                               'a host that steers', 'no checkpoint', 'no population.json', 'other weights',
                               'no weights'])
-def test_a_damaged_run_cannot_be_asked(say, world, damage):
+def test_a_damaged_run_cannot_be_asked(cli, world, damage):
     damage(Path(shutil.copytree(world / 'run', 'run')))
-    refuses(say, 'ask', 'run', 'hello')
-    refuses(say, 'run', '--resume', 'run', '--generations', GENERATIONS + 1)
+    refuses(cli, 'ask', 'run', 'hello')
+    refuses(cli, 'run', '--resume', 'run', '--generations', GENERATIONS + 1)
 
 
-def test_a_run_is_asked_on_its_own_host(say, world, tmp_path):
+def test_a_run_is_asked_on_its_own_host(cli, world, tmp_path):
     host = shutil.copytree(world / 'host', tmp_path / 'host')
-    code, _, err = say('run', '--config', config(), '--host', host, '--generations', 1, '--out', 'run')
+    code, _, err = cli('run', '--config', config(), '--host', host, '--generations', 1, '--out', 'run')
     assert code == 0, err
     save(host, seed=1)
-    refuses(say, 'ask', 'run', 'hello', says='host was')
+    refuses(cli, 'ask', 'run', 'hello', says='host was')
 
 
 @pytest.mark.parametrize('arguments, says', [(['hello', '--members', 'o99'], 'o99'), ([''], 'prompt'),
@@ -312,10 +312,10 @@ def test_a_run_is_asked_on_its_own_host(say, world, tmp_path):
                                              (['hello', '--max-new-tokens', 0], '--max-new-tokens'),
                                              (['x' * 600], 'context'), (['hello', '--max-new-tokens', 9999], 'context'),
                                              pytest.param(['\udcff'], 'prompt', id='half a character')])
-def test_what_cannot_be_asked_is_one_line_and_fits_no_router(say, world, arguments, says):
+def test_what_cannot_be_asked_is_one_line_and_fits_no_router(cli, world, arguments, says):
     run = Path(shutil.copytree(world / 'run', 'run'))
     (run / 'router.json').unlink(missing_ok=True)
-    refuses(say, 'ask', run, *arguments, says=says)
+    refuses(cli, 'ask', run, *arguments, says=says)
 
 
 # --- run, then ask
@@ -341,9 +341,9 @@ def test_a_run_leaves_plain_text_a_report_and_its_population(world):
     assert charts and all((world / 'run' / chart).stat().st_size > 1000 for chart in charts)
 
 
-def test_the_same_seed_leaves_the_same_bytes(say, world):
+def test_the_same_seed_leaves_the_same_bytes(cli, world):
     "In another process, with other hashes of strings, in another place: only the clock differs"
-    again = lambda seed, out: say('run', '--config', world / 'small.yaml', '--host', world / 'host', '--generations',
+    again = lambda seed, out: cli('run', '--config', world / 'small.yaml', '--host', world / 'host', '--generations',
                                   GENERATIONS, '--seed', seed, '--out', out)
     assert again(7, 'again/run')[0] == again(8, 'other/run')[0] == 0
     first, second, other = disk(world / 'run'), disk('again/run'), disk('other/run')
@@ -355,8 +355,8 @@ def test_the_same_seed_leaves_the_same_bytes(say, world):
     assert all(first[f'{table}.jsonl'] != other[f'{table}.jsonl'] for table in ('episodes', 'generations', 'ledger'))
 
 
-def test_a_run_without_a_place_takes_the_next_free_one(say, world):
-    for _ in range(2): assert say('run', '--config', config(), '--host', world / 'host', '--generations', 1)[0] == 0
+def test_a_run_without_a_place_takes_the_next_free_one(cli, world):
+    for _ in range(2): assert cli('run', '--config', config(), '--host', world / 'host', '--generations', 1)[0] == 0
     assert sorted(p.name for p in Path('runs').iterdir()) == ['small-seed0', 'small-seed0-2']
 
 
@@ -365,66 +365,66 @@ def alive(run):
 
 
 @pytest.mark.parametrize('strategy', ['route', 'vote', 'verify'])
-def test_a_run_is_asked_and_says_who_answered_and_why(say, world, strategy):
+def test_a_run_is_asked_and_says_who_answered_and_why(cli, world, strategy):
     run = Path(shutil.copytree(world / 'run', 'run', ignore=shutil.ignore_patterns('router.json')))
     before = disk(run)
-    code, out, err = say('ask', run, 'Sort the letters: dbac', '--strategy', strategy)
+    code, out, err = cli('ask', run, 'Sort the letters: dbac', '--strategy', strategy)
     assert code == 0 and out.startswith(f'{strategy}: ') and 'because' in out and any(id in out for id in alive(run))
     assert 'resembles string.sort' in err and 'GFLOPs' in err
-    assert say('ask', run, 'Sort the letters: dbac', '--strategy', strategy)[1] == out
+    assert cli('ask', run, 'Sort the letters: dbac', '--strategy', strategy)[1] == out
     assert disk(run).items() - before.items() == {('router.json', (run / 'router.json').read_bytes())}
 
 
-def test_who_waits_sees_a_bar_that_goes_when_it_is_done(say, world, monkeypatch):
+def test_who_waits_sees_a_bar_that_goes_when_it_is_done(cli, world, monkeypatch):
     run, seen = Path(shutil.copytree(world / 'run', 'run', ignore=shutil.ignore_patterns('router.json'))), []
     monkeypatch.setattr('evolora.utils.terminal.Bars.update', lambda bar, job, **how: seen.append(
         (bar.tasks[job].description, how['completed'], how['total'])))
     monkeypatch.setattr('evolora.utils.terminal.Bars.advance', lambda bar, job: seen.append(bar.tasks[job].description))
-    for _ in range(2): assert 'router' not in say('ask', run, 'hello')[2]
+    for _ in range(2): assert 'router' not in cli('ask', run, 'hello')[2]
     answers = 240 * len(alive(run))
     assert seen[0] == ('a router', 0, answers) and seen[-1] == ('a router', answers, answers)
     assert len(seen) > 2 and len({*seen}) == len(seen), 'the second question needs no fit'
     del seen[:]
     other = Path(shutil.copytree(world / 'run', 'other'))
-    assert say('compare', run, other)[0] == 0 and seen == ['reading', 'reading']
+    assert cli('compare', run, other)[0] == 0 and seen == ['reading', 'reading']
     del seen[:]
-    assert say('run', '--resume', run, '--generations', GENERATIONS)[0] == 0 and seen == ['report'] * (len(CHARTS) + 2)
+    assert cli('run', '--resume', run, '--generations', GENERATIONS)[0] == 0 and seen == ['report'] * (len(CHARTS) + 2)
     del seen[:]
-    assert say('report', run, other, '--html', '--out', 'both')[0] == 0
+    assert cli('report', run, other, '--html', '--out', 'both')[0] == 0
     assert seen == ['report'] * 5 + ['dashboard'] * 5
 
 
-def test_any_living_organelle_and_the_host_can_be_asked(say, world):
+def test_any_living_organelle_and_the_host_can_be_asked(cli, world):
     run = Path(shutil.copytree(world / 'run', 'run'))
-    for id in [*alive(run), 'host']: assert id in say('ask', run, 'hello', '--members', id)[1]
+    for id in [*alive(run), 'host']: assert id in cli('ask', run, 'hello', '--members', id)[1]
 
 
-def test_what_was_grown_is_taken_away(say, world):
+def test_what_was_grown_is_taken_away(cli, world):
     run = Path(shutil.copytree(world / 'run', 'run'))
     (run / 'router.json').unlink(missing_ok=True)       # another test may have asked already
     for name in (alive(run)[0], 'best', 'merged'):
-        code, out, err = say('export', run, name, '--organelle', name, '--n', 24)
+        code, out, err = cli('export', run, name, '--organelle', name, '--n', 24)
         assert code == 0 and name in out, err
         told = dict.fromkeys(line.split()[2] for line in err.splitlines() if 'asking the' in line)
         assert list(told) == ['adapter', 'host'], 'on a slow machine more than once'
         assert ('asking everybody' in err) == (name in ('best', 'merged'))
         assert sorted(p.name for p in Path(name).iterdir()) == ['README.md', 'adapter_config.json',
                                                                 'adapter_model.safetensors']
-    refuses(say, 'export', run, 'best', says='best')
-    refuses(say, 'export', run, 'other', '--organelle', 'o99', says='o99')
+    refuses(cli, 'export', run, 'best', says='best')
+    refuses(cli, 'export', run, 'other', '--organelle', 'o99', says='o99')
 
 
 # --- going on
 
-def test_a_run_goes_on_as_if_it_had_never_stopped(say, world):
+def test_a_run_goes_on_as_if_it_had_never_stopped(cli, world):
     small = ['--config', world / 'small.yaml', '--host', world / 'host', '--seed', 7]
-    assert say('run', *small, '--generations', 1, '--out', 'run')[0] == 0
-    code, out, err = say('run', '--resume', 'run', '--generations', GENERATIONS)
+    assert cli('run', *small, '--generations', 1, '--out', 'run')[0] == 0
+    code, out, err = cli('run', '--resume', 'run', '--generations', GENERATIONS)
     assert code == 0 and 'going on after 1 generations' in out and 'nothing is lived through' not in err, err
     one, two = disk(world / 'run'), disk('run')
     tables = [f'{table}.jsonl' for table in TABLES if table != 'timings']
     assert all(one[name] == two[name] for name in tables)
-    code, out, err = say('run', '--resume', 'run', *small, '--generations', GENERATIONS)
+    code, out, err = cli('run', '--resume', 'run', *small, '--generations', GENERATIONS)
     assert code == 0 and 'nothing is lived through' in err, 'what is the same does no harm'
     assert all(disk('run')[name] == two[name] for name in tables), 'there was nothing left to do'
 
@@ -433,106 +433,106 @@ def test_a_run_goes_on_as_if_it_had_never_stopped(say, world):
     (['--seed', 8], 'expected the seed of the run, 7'), (['--host', 'embedded'], 'expected the host of the run'),
     (['--config', 'debug'], 'expected the configuration of the run'), (['--out', 'x'], 'got both'),
     (['--dry-run'], 'got both')], ids=lambda x: str(x[0]) if isinstance(x, list) else '')
-def test_a_run_does_not_go_on_as_another_one(say, world, arguments, says):
+def test_a_run_does_not_go_on_as_another_one(cli, world, arguments, says):
     shutil.copytree(world / 'run', 'run')
-    refuses(say, 'run', '--resume', 'run', *arguments, says=says)
+    refuses(cli, 'run', '--resume', 'run', *arguments, says=says)
 
 
-def test_a_damaged_run_does_not_go_on(say, world):
+def test_a_damaged_run_does_not_go_on(cli, world):
     shutil.copytree(world / 'run', 'run')
     (last('run') / 'state.json').write_text('{}')
-    refuses(say, 'run', '--resume', 'run', says='state.json')
-    refuses(say, 'run', '--resume', 'nowhere', says='expected a run folder')
+    refuses(cli, 'run', '--resume', 'run', says='state.json')
+    refuses(cli, 'run', '--resume', 'nowhere', says='expected a run folder')
 
 
-def test_a_full_disk_is_one_line_that_says_how_to_go_on(say, world, monkeypatch):
+def test_a_full_disk_is_one_line_that_says_how_to_go_on(cli, world, monkeypatch):
     from evolora.ecology import runs
     def full(path, data):
         if len(list(Path('run').glob('timings.jsonl'))): raise OSError(28, 'No space left on device')
         return real(path, data)
     real = runs.append
     monkeypatch.setattr(runs, 'append', full)
-    code, out, err = say('run', '--config', config(), '--host', world / 'host', '--out', 'run')
+    code, out, err = cli('run', '--config', config(), '--host', world / 'host', '--out', 'run')
     assert code == 2 and len(err.splitlines()) == 1
     assert 'No space left on device' in err and 'goes on' in err and '--resume run' in err
     monkeypatch.setattr(runs, 'append', real)
-    assert say('run', '--resume', 'run', '--generations', 2)[0] == 0
+    assert cli('run', '--resume', 'run', '--generations', 2)[0] == 0
 
 
-def test_a_disk_that_was_full_from_the_beginning_is_one_line(say, world, monkeypatch):
+def test_a_disk_that_was_full_from_the_beginning_is_one_line(cli, world, monkeypatch):
     def full(file, data): raise OSError(28, 'No space left on device')
     monkeypatch.setattr('evolora.utils.files._put', full)
-    refuses(say, 'run', '--config', config(), '--host', world / 'host', '--out', 'run', says='left on device; choose')
+    refuses(cli, 'run', '--config', config(), '--host', world / 'host', '--out', 'run', says='left on device; choose')
 
 
-def test_a_dry_run_loads_and_writes_nothing(say, monkeypatch):
+def test_a_dry_run_loads_and_writes_nothing(cli, monkeypatch):
     monkeypatch.setattr('evolora.host.model.load_host', lambda *args, **how: pytest.fail('weights were loaded'))
     monkeypatch.setenv('EVOLORA_CACHE', 'nowhere')
     for host in ('embedded', *KNOWN):
-        code, out, err = say('run', '--host', host, '--dry-run')
+        code, out, err = cli('run', '--host', host, '--dry-run')
         assert code == 0 and 'no weights were loaded' in out and 'GFLOP' in out, err
     assert not list(Path().iterdir())
 
 
-def test_a_gguf_file_is_lived_on_and_gone_on_with(say, tmp_path, monkeypatch):
+def test_a_gguf_file_is_lived_on_and_gone_on_with(cli, tmp_path, monkeypatch):
     monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
     write_tiny_gguf('tiny.gguf')
-    assert say('run', '--config', config(), '--host', 'tiny.gguf', '--generations', 1, '--out', 'run')[0] == 0
+    assert cli('run', '--config', config(), '--host', 'tiny.gguf', '--generations', 1, '--out', 'run')[0] == 0
     assert Run.open('run').host['id'] == str(Path('tiny.gguf').absolute())
-    assert say('run', '--resume', 'run', '--host', 'tiny.gguf', '--generations', 2)[0] == 0
-    assert say('ask', 'run', 'hello')[0] == 0
-    code, out, err = say('run', '--host', 'tiny.gguf', '--config', 'debug', '--dry-run')
+    assert cli('run', '--resume', 'run', '--host', 'tiny.gguf', '--generations', 2)[0] == 0
+    assert cli('ask', 'run', 'hello')[0] == 0
+    code, out, err = cli('run', '--host', 'tiny.gguf', '--config', 'debug', '--dry-run')
     assert code == 0 and '33,088' in out, err
-    refuses(say, 'run', '--host', 'smollm2-135m-q4', '--out', 'out', says='evolora host fetch smollm2-135m-q4')
+    refuses(cli, 'run', '--host', 'smollm2-135m-q4', '--out', 'out', says='evolora host fetch smollm2-135m-q4')
     Path('tiny.gguf').write_bytes(Path('tiny.gguf').read_bytes()[:5000])
     for arguments in (['run', '--host', 'tiny.gguf', '--out', 'out'], ['run', '--host', 'tiny.gguf', '--dry-run'],
                       ['ask', 'run', 'hello'], ['host', 'measure', '--host', 'tiny.gguf', '--out', 'x.json']):
-        refuses(say, *arguments, says='not a whole GGUF file')
+        refuses(cli, *arguments, says='not a whole GGUF file')
 
 
 # --- comparing, and what is here
 
-def test_runs_are_compared_where_they_can_be(say, world):
+def test_runs_are_compared_where_they_can_be(cli, world):
     dear = config('dear.yaml', economy=SMALL['economy'] | dict(ticket=1.))
-    assert say('run', '--config', dear, '--host', world / 'host', '--generations', 2, '--out', 'dear')[0] == 0
-    code, out, err = say('compare', world / 'run', 'dear')
+    assert cli('run', '--config', dear, '--host', world / 'host', '--generations', 2, '--out', 'dear')[0] == 0
+    code, out, err = cli('compare', world / 'run', 'dear')
     assert code == 0 and 'economy.ticket' in out and 'seed' in out and 'accuracy' in out and 'capacity' not in out
     shutil.copytree('dear', '[bold]')
-    assert '2 [bold]' in say('compare', 'dear', '[bold]')[1]
+    assert '2 [bold]' in cli('compare', 'dear', '[bold]')[1]
     (Path('[bold]') / 'lineage.jsonl').write_text('{}')
-    refuses(say, 'compare', 'dear', '[bold]', says='lineage.jsonl')
-    assert say('run', '--config', 'debug', '--generations', 1, '--out', 'foreign')[0] == 0
+    refuses(cli, 'compare', 'dear', '[bold]', says='lineage.jsonl')
+    assert cli('run', '--config', 'debug', '--generations', 1, '--out', 'foreign')[0] == 0
     for arguments, says in (((world / 'run',), 'two runs'), ((world / 'run', 'foreign'), 'host was'),
-                            ((world / 'run', 'nowhere'), 'run folder')): refuses(say, 'compare', *arguments, says=says)
+                            ((world / 'run', 'nowhere'), 'run folder')): refuses(cli, 'compare', *arguments, says=says)
 
 
-def test_the_doctor_looks_at_everything(say, monkeypatch):
-    code, out, err = say('doctor', '--json')
+def test_the_doctor_looks_at_everything(cli, monkeypatch):
+    code, out, err = cli('doctor', '--json')
     found = json.loads(out)
     names = {row['what'].split()[0].lower() for row in found['rows']}
     assert {'torch', 'python'} <= names and code == (not found['ready'])
 
 
-def test_a_run_can_be_asked_from_anywhere(say, world, monkeypatch):
+def test_a_run_can_be_asked_from_anywhere(cli, world, monkeypatch):
     shutil.copytree(world / 'host', 'host')
-    assert say('run', '--config', config(), '--host', 'host', '--generations', 1, '--out', 'run')[0] == 0
+    assert cli('run', '--config', config(), '--host', 'host', '--generations', 1, '--out', 'run')[0] == 0
     Path('deep').mkdir()
     monkeypatch.chdir('deep')
-    assert say('ask', '../run', 'hello')[0] == 0
+    assert cli('ask', '../run', 'hello')[0] == 0
 
 
-def test_a_world_that_dies_out_is_kept_and_cannot_be_asked(say, world):
+def test_a_world_that_dies_out_is_kept_and_cannot_be_asked(cli, world):
     poor = config(economy=dict(founder_energy=0., newborn_energy=0., ticket=1., grace=1))
-    code, out, err = say('run', '--config', poor, '--host', world / 'host', '--generations', 9, '--out', 'run')
+    code, out, err = cli('run', '--config', poor, '--host', world / 'host', '--generations', 9, '--out', 'run')
     assert code == 3 and 'no organelle is left after generation 0' in out and err == '' and 'ask it' not in out
     assert Run.open('run').read('generations').alive.tolist() == [0] and Path('run/report.md').exists()
-    refuses(say, 'ask', 'run', 'hello', says='no organelle is left')
-    assert say('run', '--resume', 'run', '--generations', 9)[0] == 3
+    refuses(cli, 'ask', 'run', 'hello', says='no organelle is left')
+    assert cli('run', '--resume', 'run', '--generations', 9)[0] == 3
 
 
-def test_a_run_ends_with_a_question_of_its_own_cells(say, world):
+def test_a_run_ends_with_a_question_of_its_own_cells(cli, world):
     def suggested(*cells):
-        code, out, _ = say('run', '--config', config(cells=cells), '--host', world / 'host', '--generations', 1,
+        code, out, _ = cli('run', '--config', config(cells=cells), '--host', world / 'host', '--generations', 1,
                            '--out', cells[0].replace(':', '-'))
         line, = (x for x in out.splitlines() if x.startswith('ask it: '))
         return code == 0 and line.partition('-1 ')[2]
@@ -543,20 +543,20 @@ def test_a_run_ends_with_a_question_of_its_own_cells(say, world):
     assert '"' in question
 
 
-def test_a_run_that_earns_nothing_stops_says_why_and_goes_on(say, world):
+def test_a_run_that_earns_nothing_stops_says_why_and_goes_on(cli, world):
     small = config(cells=['math:1'], variation=dict(mu=4, offspring=0), economy=dict(founder_energy=30.))
-    code, out, err = say('run', '--config', small, '--host', world / 'host', '--generations', 9, '--out', 'run')
+    code, out, err = cli('run', '--config', small, '--host', world / 'host', '--generations', 9, '--out', 'run')
     assert (code, err) == (3, '') and Run.open('run').read('generations').alive.tolist() == [4] * PATIENCE
     assert 'no energy was earned in generations 0 to 2; 4 organelles are alive' in out and 'pass@k' in out
     assert f'evolora calibrate {world / "host"}' in out and 'go on: evolora run --resume run --generations 6' in out
     assert all(line.isprintable() for line in out.splitlines())
-    code, out, err = say('run', '--resume', 'run', '--generations', 6)
+    code, out, err = cli('run', '--resume', 'run', '--generations', 6)
     assert (code, err) == (0, '') and 'generations 0 to 5' in out, 'it is said, but the end was asked for'
-    code, out, err = say('run', '--resume', 'run', '--generations', 8, '--patience', 0)
+    code, out, err = cli('run', '--resume', 'run', '--generations', 8, '--patience', 0)
     assert (code, err) == (0, '') and 'earned' not in out
-    assert say('run', '--resume', 'run', '--generations', 20, '--patience', 9)[0] == 3
+    assert cli('run', '--resume', 'run', '--generations', 20, '--patience', 9)[0] == 3
     assert len(Run.open('run').rows('generations')) == 9
-    refuses(say, 'run', '--resume', 'run', '--patience', -1, says='--patience')
+    refuses(cli, 'run', '--resume', 'run', '--patience', -1, says='--patience')
     assert inspect.signature(run).parameters['patience'].default == PATIENCE
 
 
@@ -573,49 +573,49 @@ def made(tmp_path_factory):
 def pair(made): return [Path(shutil.copytree(run, run.name)) for run in made]
 
 
-def test_a_report_is_written_and_named(say, pair):
+def test_a_report_is_written_and_named(cli, pair):
     one = pair[0]
     before = disk(one)
-    code, out, err = say('report', one)
+    code, out, err = cli('report', one)
     assert (code, out) == (0, 'report: seed0/report.md\n') and err == ''
     assert {name.split('/')[0] for name in disk(one).keys() - before.keys()} == {'report.md', 'charts'}
-    code, out, err = say('report', one, '--html', '--out', 'new/place')
+    code, out, err = cli('report', one, '--html', '--out', 'new/place')
     assert (code, out) == (0, 'report: new/place/report.md\ndashboard: new/place/dashboard.html\n')
     assert Path('new/place/report.md').read_bytes() == (one / 'report.md').read_bytes()
     assert sorted(p.name for p in Path('new/place').iterdir()) == ['charts', 'dashboard.html', 'report.md']
-    code, out, err = say('report', *pair, '--html', '--out', 'both')
+    code, out, err = cli('report', *pair, '--html', '--out', 'both')
     assert code == 0 and 'both/dashboard.html' in out and '# 2 runs' in Path('both/report.md').read_text()
-    refuses(say, 'report', *pair, says='--out')
-    refuses(say, 'report', one, '--limit', 3, says='--limit')
+    refuses(cli, 'report', *pair, says='--out')
+    refuses(cli, 'report', one, '--limit', 3, says='--limit')
 
 
-def test_a_film_is_written_once(say, pair):
-    code, out, err = say('timeline', pair[0], '--seconds', 1)
+def test_a_film_is_written_once(cli, pair):
+    code, out, err = cli('timeline', pair[0], '--seconds', 1)
     assert (code, out) == (0, 'film: seed0/timeline.gif\n') and '6/6' in err
     assert (pair[0] / 'timeline.gif').read_bytes()[:6] == b'GIF89a'
-    refuses(say, 'timeline', pair[0], says='timeline.gif, which exists')
-    assert say('timeline', pair[0], '--out', 'films/x.webp')[0] == 0 and Path('films/x.webp').exists()
+    refuses(cli, 'timeline', pair[0], says='timeline.gif, which exists')
+    assert cli('timeline', pair[0], '--out', 'films/x.webp')[0] == 0 and Path('films/x.webp').exists()
     for arguments, says in ((('--out', 'x.mp4'), '.gif or .webp'), (('--seconds', 0), '--seconds'),
                             (('--seconds', 'nan'), '--seconds'), (('--out', f'{"x" * 300}.gif'), 'too long')):
-        refuses(say, 'timeline', pair[0], *arguments, says=says)
+        refuses(cli, 'timeline', pair[0], *arguments, says=says)
 
 
-def test_one_look_at_a_run(say, pair):
+def test_one_look_at_a_run(cli, pair):
     before = disk('.')
-    code, out, err = say('watch', pair[0], '--once')
+    code, out, err = cli('watch', pair[0], '--once')
     assert (code, err) == (0, '') and '6 generations' in out and 'generation   5' in out and disk('.') == before
-    for every in (0, 'nan', 'often'): refuses(say, 'watch', pair[0], '--every', every, says='--every')
+    for every in (0, 'nan', 'often'): refuses(cli, 'watch', pair[0], '--every', every, says='--every')
 
 
-def test_watching_ends_quietly_with_ctrl_c(say, pair, monkeypatch):
+def test_watching_ends_quietly_with_ctrl_c(cli, pair, monkeypatch):
     def pressed(seconds): raise KeyboardInterrupt
     monkeypatch.setattr('evolora.cli.watch.time.sleep', pressed)
-    code, out, err = say('watch', pair[0])
+    code, out, err = cli('watch', pair[0])
     assert (code, err) == (0, '') and '6 generations' in out
 
 
-def test_a_comparison_shows_intervals(say, pair):
-    code, out, err = say('compare', *pair)
+def test_a_comparison_shows_intervals(cli, pair):
+    code, out, err = cli('compare', *pair)
     out = ' '.join(out.split())
     assert (code, err) == (0, '') and 'Rates of the last generations, accuracy with 95 % intervals' in out
     assert 'Mean over seeds' in out and re.search(r'\d\.\d+ \[-?\d\.\d+, \d\.\d+\]', out)
@@ -648,17 +648,17 @@ def a_folder_as_table(run):
 
 @pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
 @pytest.mark.parametrize('name', ['nowhere', 'empty', 'file', '', pytest.param('x' * 300, id='a long name')])
-def test_what_is_no_run_cannot_be_looked_at(say, pair, look, name):
+def test_what_is_no_run_cannot_be_looked_at(cli, pair, look, name):
     Path('empty').mkdir()
     Path('file').write_text('{}')
-    refuses(say, *look, name, says='too long' if len(name) == 300 else 'expected a run folder')
+    refuses(cli, *look, name, says='too long' if len(name) == 300 else 'expected a run folder')
 
 
 @pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
 @pytest.mark.parametrize('damage', [edited, deep], ids=lambda x: x.__name__)
-def test_a_record_of_a_hostile_hand_is_one_line(say, pair, look, damage):
+def test_a_record_of_a_hostile_hand_is_one_line(cli, pair, look, damage):
     damage(pair[1])
-    refuses(say, *look, pair[1], says='run.json')
+    refuses(cli, *look, pair[1], says='run.json')
 
 
 @pytest.mark.parametrize('look', [LOOKS[name] for name in LOOKS if name != 'watch'],
@@ -671,22 +671,22 @@ def test_a_record_of_a_hostile_hand_is_one_line(say, pair, look, damage):
     (rewrite('lineage', parents=[5, {}]), 'parents'), (rewrite('lineage', organelle=None), 'organelle')],
     ids=['no generation', 'no rows', 'a folder', 'no cells', 'other cells', 'no FLOPs', 'no family', 'other parents',
          'nobody'])
-def test_tables_of_a_hostile_hand_are_one_line(say, pair, look, damage, says):
+def test_tables_of_a_hostile_hand_are_one_line(cli, pair, look, damage, says):
     damage(pair[1])
-    refuses(say, *look, pair[1], says=says)
+    refuses(cli, *look, pair[1], says=says)
 
 
-def test_a_run_without_a_generation_can_be_watched(say, pair):
+def test_a_run_without_a_generation_can_be_watched(cli, pair):
     no_generation(pair[0])
-    assert '0 generations' in say('watch', pair[0], '--once')[1]
+    assert '0 generations' in cli('watch', pair[0], '--once')[1]
 
 
-def test_hostile_names_are_shown_as_names(say, pair):
+def test_hostile_names_are_shown_as_names(cli, pair):
     run = write_hostile(Path('r\x1b[2J'), generations=3)
     rewrite('lineage', parents=['o1'])(pair[0])      # everybody descends from o1, o1 too
     for folder in (run, pair[0]):
         for look in WRITES:
-            code, out, err = say(*LOOKS[look], folder)
+            code, out, err = cli(*LOOKS[look], folder)
             assert code == 0 and '\x1b' not in out + err and 'Traceback' not in err, err
         assert (folder / 'dashboard.html').exists() and (folder / 'timeline.gif').exists()
 
@@ -695,24 +695,24 @@ def test_hostile_names_are_shown_as_names(say, pair):
     (['report'], 'report.md'), (['report'], 'charts'), (['report', '--html'], 'dashboard.html'),
     (['timeline'], 'timeline.gif'), (['report', '--out', 'file'], 'file'), (['report', '--out', 'file/deep'], 'file'),
     (['timeline', '--out', 'file/x.gif'], 'file')], ids=lambda x: ' '.join(x) if isinstance(x, list) else x)
-def test_what_is_not_ours_stays(say, pair, arguments, blocks):
+def test_what_is_not_ours_stays(cli, pair, arguments, blocks):
     Path('file').write_text('precious')
     if blocks != 'file': (pair[0] / blocks).write_text('precious')
     command, *options = arguments
-    refuses(say, command, pair[0], *options, says=blocks)
+    refuses(cli, command, pair[0], *options, says=blocks)
 
 
-def test_a_full_disk_leaves_no_half_of_a_page(say, pair, monkeypatch):
+def test_a_full_disk_leaves_no_half_of_a_page(cli, pair, monkeypatch):
     def full(file, data): raise OSError(28, 'No space left on device')
     monkeypatch.setattr('evolora.utils.files._put', full)
     for look in WRITES:
-        code, out, err = say(*LOOKS[look], pair[0])
+        code, out, err = cli(*LOOKS[look], pair[0])
         assert (code, out) == (2, '') and 'No space left' in err.splitlines()[-1] and 'Traceback' not in err
         assert not [p for p in pair[0].rglob('*') if p.suffix in ('.md', '.png', '.html', '.gif', '.tmp')]
 
 
 @pytest.mark.parametrize('name', ['report', 'timeline', 'watch', 'compare'])
-def test_help_has_an_example(say, name): assert f'evolora {name} runs/a' in ' '.join(say(name, '--help')[1].split())
+def test_help_has_an_example(cli, name): assert f'evolora {name} runs/a' in ' '.join(cli(name, '--help')[1].split())
 
 
 # --- a reader that goes away
@@ -743,11 +743,11 @@ def test_what_is_wrong_with_nobody_to_hear_it_is_quiet_too(pair):
     assert done.returncode == 2 and 'two runs' in done.stderr
 
 
-def test_a_run_whose_reader_has_gone_can_go_on(say, world):
+def test_a_run_whose_reader_has_gone_can_go_on(cli, world):
     arguments = ['run', '--config', config(), '--host', world / 'host', '--generations', '3', '--out', 'run']
     done = subprocess.run([sys.executable, '-c', GONE, 'one', *map(str, arguments)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (141, '')
-    assert say('run', '--resume', 'run', '--generations', 2)[0] == 0
+    assert cli('run', '--resume', 'run', '--generations', 2)[0] == 0
 
 
 # --- Ctrl-C
@@ -762,28 +762,28 @@ def pressed(monkeypatch, times):
     monkeypatch.setattr(Ecology, 'step', pressing)
 
 
-def test_ctrl_c_keeps_the_generation_the_population_and_the_report(say, world, monkeypatch):
+def test_ctrl_c_keeps_the_generation_the_population_and_the_report(cli, world, monkeypatch):
     pressed(monkeypatch, 1)
-    code, out, err = say('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
+    code, out, err = cli('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
     assert code == 0 and 'stopped after generation 1, which is kept' in out
     assert Run.open('run').read('generations').generation.tolist() == [0, 1] and Path('run/report.md').exists()
-    assert say('ask', 'run', 'hello')[0] == 0
+    assert cli('ask', 'run', 'hello')[0] == 0
 
 
-def test_the_second_ctrl_c_ends_at_once_and_keeps_what_was_written(say, world, monkeypatch):
+def test_the_second_ctrl_c_ends_at_once_and_keeps_what_was_written(cli, world, monkeypatch):
     pressed(monkeypatch, 2)
-    code, out, err = say('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
+    code, out, err = cli('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
     assert code == 130 and 'Traceback' not in err
     assert Run.open('run').read('generations').generation.tolist() == [0]
-    assert say('ask', 'run', 'hello')[0] == 0, 'the checkpoint of the beginning is there'
+    assert cli('ask', 'run', 'hello')[0] == 0, 'the checkpoint of the beginning is there'
 
 
 # --- tasks
 
-def test_the_same_seed_writes_the_same_tasks(say):
+def test_the_same_seed_writes_the_same_tasks(cli):
     files = {}
     for name, seed in (('a', 3), ('b', 3), ('c', 4)):
-        code, out, _ = say('tasks', '--split', 'gate', '--n', 60, '--seed', seed, '--out', name)
+        code, out, _ = cli('tasks', '--split', 'gate', '--n', 60, '--seed', seed, '--out', name)
         assert code == 0 and '60 gate tasks' in out
         files[name] = Path(name).read_bytes()
     assert files['a'] == files['b'] != files['c']
@@ -792,8 +792,8 @@ def test_the_same_seed_writes_the_same_tasks(say):
     assert all(grade(t, t.answer).success for t in tasks)
 
 
-def test_one_family_at_one_depth(say):
-    assert say('tasks', '--family', 'regex.synthesis', '--depth', 4, '--split', 'holdout', '--n', 7, '--out',
+def test_one_family_at_one_depth(cli):
+    assert cli('tasks', '--family', 'regex.synthesis', '--depth', 4, '--split', 'holdout', '--n', 7, '--out',
                'x')[0] == 0
     assert {(t.family, t.depth, stream_of(t)) for t in read_tasks('x')} == {('regex.synthesis', 4, 'holdout')}
 
@@ -806,8 +806,8 @@ def commands(group=typer.main.get_command(app), path=()):
 
 
 @pytest.mark.parametrize('path, command', list(commands()), ids=lambda x: ' '.join(x) if isinstance(x, tuple) else '')
-def test_help_tells_every_option(say, path, command):
-    code, out, err = say(*path, '--help')
+def test_help_tells_every_option(cli, path, command):
+    code, out, err = cli(*path, '--help')
     out = re.sub(r'\x1b\[[0-9;]*m', '', out)
     assert (code, err) == (0, '') and 'Usage' in out
     for option in (name for p in command.params for name in p.opts if name.startswith('--')): assert option in out
@@ -842,14 +842,14 @@ def interrupted(monkeypatch, at):
     monkeypatch.setattr(pretraining, 'loss_of', loss_of)
 
 
-def test_a_host_is_trained_and_training_goes_on_where_it_stopped(say, seconds, monkeypatch):
-    assert say('host', 'train', '--threads', 1, '--out', 'whole')[0] == 0
+def test_a_host_is_trained_and_training_goes_on_where_it_stopped(cli, seconds, monkeypatch):
+    assert cli('host', 'train', '--threads', 1, '--out', 'whole')[0] == 0
     with monkeypatch.context() as patched:
         interrupted(patched, at=6)
-        code, out, err = say('host', 'train', '--threads', 1, '--out', 'parts')
+        code, out, err = cli('host', 'train', '--threads', 1, '--out', 'parts')
         assert code == 130 and 'goes on from the last checkpoint' in err and 'Traceback' not in err
         assert sorted(p.name for p in Path('parts').iterdir()) == ['checkpoint.safetensors']
-    assert say('host', 'train', '--threads', 1, '--out', 'parts')[0] == 0
+    assert cli('host', 'train', '--threads', 1, '--out', 'parts')[0] == 0
     whole, parts = (load_file(f'{folder}/model.safetensors') for folder in ('whole', 'parts'))
     assert whole.keys() == parts.keys() and all(whole[k].equal(parts[k]) for k in whole)
     assert Path('whole/pretraining.json').read_bytes() == Path('parts/pretraining.json').read_bytes()
@@ -858,32 +858,32 @@ def test_a_host_is_trained_and_training_goes_on_where_it_stopped(say, seconds, m
     host = load_host('parts')
     assert host.weights_hash() == load_host('whole').weights_hash() and host.tokenizer.chat_template
     assert len(host.generate(['What is 17 + 25?'], max_new_tokens=2)) == 1
-    refuses(say, 'host', 'train', '--out', 'parts', says='parts')           # finished: not to be trained over
+    refuses(cli, 'host', 'train', '--out', 'parts', says='parts')           # finished: not to be trained over
 
 
-def test_a_checkpoint_is_not_continued_with_other_settings(say, seconds, monkeypatch):
+def test_a_checkpoint_is_not_continued_with_other_settings(cli, seconds, monkeypatch):
     with monkeypatch.context() as patched:
         interrupted(patched, at=4)
-        assert say('host', 'train', '--threads', 1, '--out', 'host')[0] == 130
-    refuses(say, 'host', 'train', '--threads', 1, '--seed', 1, '--out', 'host', says='other settings')
+        assert cli('host', 'train', '--threads', 1, '--out', 'host')[0] == 130
+    refuses(cli, 'host', 'train', '--threads', 1, '--seed', 1, '--out', 'host', says='other settings')
 
 
-def test_a_checkpoint_that_is_none_is_one_line(say, seconds):
+def test_a_checkpoint_that_is_none_is_one_line(cli, seconds):
     Path('host').mkdir()
     Path('host/checkpoint.safetensors').write_text('hello')
-    refuses(say, 'host', 'train', '--threads', 1, '--out', 'host', says='checkpoint')
+    refuses(cli, 'host', 'train', '--threads', 1, '--out', 'host', says='checkpoint')
 
 
 @pytest.mark.parametrize('occupy', [a_file, lambda: (a_folder(), Path('out/x').write_text('precious'))],
                          ids=['a file', 'a full folder'])
-def test_nothing_is_overwritten_by_training(say, seconds, occupy):
+def test_nothing_is_overwritten_by_training(cli, seconds, occupy):
     occupy()
-    refuses(say, 'host', 'train', '--threads', 1, '--out', 'out', says='out')
+    refuses(cli, 'host', 'train', '--threads', 1, '--out', 'out', says='out')
 
 
-def test_measuring_writes_no_second_table(say, world):
+def test_measuring_writes_no_second_table(cli, world):
     Path('table.json').write_text('precious')
-    refuses(say, 'host', 'measure', '--host', world / 'host', '--n', 8, '--out', 'table.json', says='table.json')
+    refuses(cli, 'host', 'measure', '--host', world / 'host', '--n', 8, '--out', 'table.json', says='table.json')
 
 
 # --- what it learned
@@ -891,7 +891,7 @@ def test_measuring_writes_no_second_table(say, world):
 def trained(folder): return json.loads(Path(folder, 'trained.json').read_text())
 
 
-def test_an_adapter_is_trained_on_gold_answers_and_goes_on_where_it_stopped(say, monkeypatch):
+def test_an_adapter_is_trained_on_gold_answers_and_goes_on_where_it_stopped(cli, monkeypatch):
     how = ('--examples', 480, '--families', 'string.sort', '--seed', 5)
     monkeypatch.setattr('evolora.experiments.baselines.CONDITIONS', {n: c.model_copy(update={'tasks': 20})
                                                          for n, c in CONDITIONS.items()})
@@ -902,51 +902,51 @@ def test_an_adapter_is_trained_on_gold_answers_and_goes_on_where_it_stopped(say,
             if len(calls) == 13: raise KeyboardInterrupt
             return update(self, n)
         patched.setattr(Trainer, 'update', pressing)
-        code, out, err = say('sft', *how, '--out', 'parts')
+        code, out, err = cli('sft', *how, '--out', 'parts')
     assert code == 130 and 'goes on from the last checkpoint' in err and 'Traceback' not in err
     assert [p.name for p in Path('parts').iterdir()] == ['checkpoint.safetensors']
-    refuses(say, 'sft', '--examples', 480, '--out', 'parts', says='another seed, cells')
-    code, out, err = say('sft', *how, '--out', 'parts')
+    refuses(cli, 'sft', '--examples', 480, '--out', 'parts', says='another seed, cells')
+    code, out, err = cli('sft', *how, '--out', 'parts')
     assert code == 0 and '480 gold answers' in out and 'evolora holdout parts' in out
     assert sorted(p.name for p in Path('parts').iterdir()) == ['adapter', 'trained.json']
     note = trained('parts')
     assert note['spent']['gold'] == 480 and note['families'] == 'string.sort' and note['seed'] == 5
     assert note['selection']['adapter'] > note['selection']['host'] + .1        # it does learn
     assert f"{note['selection']['adapter']:.1%}" in out
-    refuses(say, 'sft', *how, '--out', 'parts', says='parts')                   # finished: not to be trained over
+    refuses(cli, 'sft', *how, '--out', 'parts', says='parts')                   # finished: not to be trained over
 
 
-def test_supervision_can_be_given_in_gflops(say):
-    assert say('sft', '--gflops', 3, '--families', 'math', '--out', 'x')[0] == 0
+def test_supervision_can_be_given_in_gflops(cli):
+    assert cli('sft', '--gflops', 3, '--families', 'math', '--out', 'x')[0] == 0
     assert abs(trained('x')['spent']['learn'] / 3 - 1) < .03
 
 
-def test_an_adapter_of_a_family_that_has_changed_since_is_not_compared(say):
-    assert say('sft', '--gflops', 3, '--families', 'date.iso', '--out', 'x')[0] == 0
+def test_an_adapter_of_a_family_that_has_changed_since_is_not_compared(cli):
+    assert cli('sft', '--gflops', 3, '--families', 'date.iso', '--out', 'x')[0] == 0
     note = trained('x')
     assert 'task family date.iso' in note['hashes']
     Path('x/trained.json').write_text(json.dumps(note | {'hashes': note['hashes'] | {'task family date.iso': 'other'}}))
-    refuses(say, 'holdout', 'x', says='task family date.iso')
+    refuses(cli, 'holdout', 'x', says='task family date.iso')
 
 
 @pytest.mark.parametrize('arguments, says', [
     (('--examples', 5, '--gflops', 2.), '--gflops'), (('--families', 'maths'), 'maths'),
     (('--families', 'math.multi_step'), 'kept for the holdout'), (('--examples', 0), '--examples'),
     (('--gflops', -1), '--gflops'), (('--host', 'nowhere'), 'nowhere')])
-def test_what_cannot_be_supervised_is_one_line(say, arguments, says):
-    refuses(say, 'sft', *arguments, '--out', 'new', says=says)
+def test_what_cannot_be_supervised_is_one_line(cli, arguments, says):
+    refuses(cli, 'sft', *arguments, '--out', 'new', says=says)
 
 
 @pytest.mark.parametrize('occupy', [a_file, lambda: (a_folder(), Path('out/x').write_text('precious'))],
                          ids=['a file', 'a full folder'])
-def test_nothing_is_overwritten_by_supervision(say, occupy):
+def test_nothing_is_overwritten_by_supervision(cli, occupy):
     occupy()
-    refuses(say, 'sft', '--examples', 5, '--out', 'out', says='out')
+    refuses(cli, 'sft', '--examples', 5, '--out', 'out', says='out')
 
 
-def test_the_holdout_measures_runs_and_adapters_beside_the_host(say, world):
-    assert say('sft', '--examples', 40, '--host', world / 'host', '--out', 'pupil')[0] == 0
-    code, out, err = say('holdout', world / 'run', 'pupil', '--n', 24, '--json')
+def test_the_holdout_measures_runs_and_adapters_beside_the_host(cli, world):
+    assert cli('sft', '--examples', 40, '--host', world / 'host', '--out', 'pupil')[0] == 0
+    code, out, err = cli('holdout', world / 'run', 'pupil', '--n', 24, '--json')
     assert code == 0
     rows, origins = (json.loads(out)[k] for k in ('rows', 'origins'))
     assert origins[str(world / 'run')].keys() == {'host', 'seed', 'version', 'config', 'streams', 'grader', 'cost'}
@@ -956,19 +956,19 @@ def test_the_holdout_measures_runs_and_adapters_beside_the_host(say, world):
     assert sum(r['way'].startswith('best: o') for r in rows) == 1
     assert all(r['ID low'] <= r['ID'] <= r['ID high'] for r in rows) and rows[0]['ID gain'] == 0
     shutil.copytree(world / 'run', 'twin')
-    code, out, err = say('holdout', world / 'run', 'twin', '--n', 24)
+    code, out, err = cli('holdout', world / 'run', 'twin', '--n', 24)
     assert code == 0 and 'What differs' in out
-    code, out, err = say('holdout', 'pupil', '--n', 24)
+    code, out, err = cli('holdout', 'pupil', '--n', 24)
     assert code == 0 and 'looked at once' in out and 'adapter' in out
     assert 'By family' in out and 'json_repair' in out and 'of ordinary questions answered otherwise' in out
 
 
-def test_what_does_not_compare_is_one_line(say, world):
-    assert say('sft', '--examples', 4, '--host', world / 'host', '--out', 'there')[0] == 0
-    assert say('sft', '--examples', 4, '--out', 'here')[0] == 0
+def test_what_does_not_compare_is_one_line(cli, world):
+    assert cli('sft', '--examples', 4, '--host', world / 'host', '--out', 'there')[0] == 0
+    assert cli('sft', '--examples', 4, '--out', 'here')[0] == 0
     for arguments, says in (((), 'runs'), (('nowhere',), 'nowhere'), (('here', 'there'), 'one host'),
                             (('here', '--n', 3), '--n')):
-        code, out, err = say('holdout', *arguments)
+        code, out, err = cli('holdout', *arguments)
         assert code == 2 and out == '' and says in err.lower() and 'Traceback' not in err, err
 
 
@@ -987,8 +987,8 @@ def brief(monkeypatch):
 def experiment(*more): return ('bench', 'learning', '--conditions', 'frozen,local', '--budget', 2, '--jobs', 1, *more)
 
 
-def test_the_experiment_prints_its_table_and_goes_on(say, brief):
-    code, out, err = say(*experiment('--seeds', 1, '--out', 'cells', '--json'))
+def test_the_experiment_prints_its_table_and_goes_on(cli, brief):
+    code, out, err = cli(*experiment('--seeds', 1, '--out', 'cells', '--json'))
     assert code == 0 and '2/2 local-1' in err
     said = json.loads(out)
     assert (said['name'], len(said['rows']), said['rows'][0]['condition']) == ('learning', 2, 'frozen')
@@ -996,40 +996,40 @@ def test_the_experiment_prints_its_table_and_goes_on(say, brief):
     assert sorted(p.name for p in Path('cells').iterdir()) == ['accuracy.png', 'cells', 'curves.png', 'families.png',
                                                                'table.csv']
     before = disk('cells')
-    code, out, err = say(*experiment('--seeds', 2, '--out', 'cells'))
+    code, out, err = cli(*experiment('--seeds', 2, '--out', 'cells'))
     assert code == 0 and '2 of 4 cells are there' in err and 'local-1' not in err.replace('cells/', '')
     assert all(disk('cells')[name] == before[name] for name in before if name.startswith('cells/'))
     assert 'Accuracy on the holdout' in out and 'Targets' in out and 'not measured' in out
-    refuses(say, *experiment('--out', 'cells', '--budget', 3), says='another settings')
-    refuses(say, *experiment('--out', 'cells', '--conditions', 'frozen,magic'), says='magic')
-    refuses(say, *experiment('--out', 'cells/table.csv'), says='folder for --out')
+    refuses(cli, *experiment('--out', 'cells', '--budget', 3), says='another settings')
+    refuses(cli, *experiment('--out', 'cells', '--conditions', 'frozen,magic'), says='magic')
+    refuses(cli, *experiment('--out', 'cells/table.csv'), says='folder for --out')
 
 
-def test_ctrl_c_keeps_the_finished_cells(say, brief, monkeypatch):
+def test_ctrl_c_keeps_the_finished_cells(cli, brief, monkeypatch):
     from evolora.experiments import learning
     real = learning.run_cell
     def pressing(*work):
         if work[2] == 'local': raise KeyboardInterrupt
         return real(*work)
     monkeypatch.setattr(learning, 'run_cell', pressing)
-    code, out, err = say(*experiment('--seeds', 1, '--out', 'cells'))
+    code, out, err = cli(*experiment('--seeds', 1, '--out', 'cells'))
     assert code == 130 and 'the same command makes the cells' in err and 'Traceback' not in err and out == ''
     assert [p.name for p in Path('cells/cells').iterdir()] == ['frozen-1.json']
 
 
-def test_a_quick_experiment_leaves_nothing(say, brief):
-    code, out, err = say('bench', 'learning', '--quick', '--budget', 4)
+def test_a_quick_experiment_leaves_nothing(cli, brief):
+    code, out, err = cli('bench', 'learning', '--quick', '--budget', 4)
     assert code == 0 and 'frozen-1' in err and 'single-1' in err and not list(Path().iterdir())
 
 
-def test_an_experiment_with_a_failed_cell_prints_the_others(say, brief, monkeypatch):
+def test_an_experiment_with_a_failed_cell_prints_the_others(cli, brief, monkeypatch):
     from evolora.experiments import learning
     real = learning.run_cell
     def failing(*work):
         if work[2] == 'local': raise ValueError('gone')
         return real(*work)
     monkeypatch.setattr(learning, 'run_cell', failing)
-    code, out, err = say(*experiment('--seeds', 1, '--out', 'cells'))
+    code, out, err = cli(*experiment('--seeds', 1, '--out', 'cells'))
     assert code == 2 and 'frozen' in out and err.splitlines()[-1].startswith('evolora: 1 of 2 cells failed')
 
 
@@ -1052,35 +1052,35 @@ def short(monkeypatch):
 def merging(*more): return ('bench', 'assimilation', '--seeds', 1, '--jobs', 1, *more)
 
 
-def test_the_measurement_of_merges_prints_its_tables_and_goes_on(say, short):
-    code, out, err = say(*merging('--out', 'merges', '--json'))
+def test_the_measurement_of_merges_prints_its_tables_and_goes_on(cli, short):
+    code, out, err = cli(*merging('--out', 'merges', '--json'))
     assert code == 0 and '2/2 without-1' in err and 'planted nulls: 1 of 1 runs' in err, err
     said = json.loads(out)
     assert (said['name'], set(said)) == ('assimilation', {'name', 'rows', 'targets', 'targets_met'})
     assert {'Lives', 'Power at the fiftieth gate'} <= {r['table'] for r in said['rows']} and len(said['targets']) == 11
     assert sorted(disk('merges')) == ['acceptance.json', 'cells', 'cells/with-1.json', 'cells/without-1.json']
     before = disk('merges')
-    code, out, err = say(*merging('--out', 'merges'))
+    code, out, err = cli(*merging('--out', 'merges'))
     assert code == 0 and disk('merges') == before and '2 of 2 lives are there' in err
     assert 'the simulations are there' in err and 'Lives' in out and 'Targets' in out and 'not measured' in out
-    refuses(say, *merging('--out', 'merges', '--host', 'nowhere'), says='nowhere')
-    refuses(say, *merging('--out', 'merges/acceptance.json'), says='folder for --out')
+    refuses(cli, *merging('--out', 'merges', '--host', 'nowhere'), says='nowhere')
+    refuses(cli, *merging('--out', 'merges/acceptance.json'), says='folder for --out')
 
 
-def test_ctrl_c_keeps_the_finished_lives(say, short, monkeypatch):
+def test_ctrl_c_keeps_the_finished_lives(cli, short, monkeypatch):
     from evolora.experiments import merge_ablation as twins
     real = twins.run_life
     def pressing(*work):
         if work[2] == 'without': raise KeyboardInterrupt
         return real(*work)
     monkeypatch.setattr(twins, 'run_life', pressing)
-    code, out, err = say(*merging('--out', 'merges'))
+    code, out, err = cli(*merging('--out', 'merges'))
     assert code == 130 and 'the same command makes the cells' in err and 'Traceback' not in err and out == ''
     assert sorted(disk('merges')) == ['acceptance.json', 'cells', 'cells/with-1.json']
 
 
-def test_a_quick_measurement_of_merges_leaves_nothing(say, short):
-    code, out, err = say('bench', 'assimilation', '--quick')
+def test_a_quick_measurement_of_merges_leaves_nothing(cli, short):
+    code, out, err = cli('bench', 'assimilation', '--quick')
     assert code == 0 and 'without-1' in err and 'Targets' in out and not list(Path().iterdir())
 
 
@@ -1153,35 +1153,35 @@ def guided(tmp_path_factory):
     return folder
 
 
-def test_a_free_question_is_asked_in_the_form_of_the_run(say, guided):
+def test_a_free_question_is_asked_in_the_form_of_the_run(cli, guided):
     run = Path(shutil.copytree(guided / 'run', 'run'))
-    code, out, err = say('ask', run, 'Sort the letters: dbac')
+    code, out, err = cli('ask', run, 'Sort the letters: dbac')
     assert code == 0 and 'it was asked as a question of string.sort:1, with 3 solved questions, extraction\n' in err
     assert set(json.loads((run / 'router.json').read_text())['cells']) == {'string.sort:1', 'math:1'}
-    code, out, err = say('ask', run, 'Tell me a joke', '--members', 'host', '--max-new-tokens', 4)
+    code, out, err = cli('ask', run, 'Tell me a joke', '--members', 'host', '--max-new-tokens', 4)
     assert code == 0 and 'it was asked as it stands\n' in err
 
 
-def test_what_was_grown_in_a_form_says_so(say, guided):
-    code, out, err = say('export', guided / 'run', 'out', '--n', 24)
+def test_what_was_grown_in_a_form_says_so(cli, guided):
+    code, out, err = cli('export', guided / 'run', 'out', '--n', 24)
     card = Path('out/README.md').read_text()
     assert code == 0 and 'trained with **3 solved questions, extraction**' in card and '| without them |' in card
     assert 'asking the adapter, without solved questions' in err
 
 
-def test_a_rival_is_trained_by_command_and_meets_the_same_questions(say, guided):
+def test_a_rival_is_trained_by_command_and_meets_the_same_questions(cli, guided):
     rival = ['sft', '--host', guided / 'host', '--examples', 6, '--form', 'shots', '--out', 'rival', '--families']
-    code, out, err = say(*rival, 'string.sort:1,math:1')
+    code, out, err = cli(*rival, 'string.sort:1,math:1')
     assert code == 0 and 'of 40 selection questions' in out, err
     note = trained('rival')
     assert note['cells'] == ['math:1', 'string.sort:1'] and note['form']['shots'] == 3
-    code, out, err = say('holdout', guided / 'run', 'rival', '--n', 24)
+    code, out, err = cli('holdout', guided / 'run', 'rival', '--n', 24)
     assert code == 0 and 'Holdout, 24 questions of string.sort:1, math:1' in out and 'OOD' not in out, err
-    rows = json.loads(say('holdout', guided / 'run', 'rival', '--n', 24, '--json')[1])['rows']
+    rows = json.loads(cli('holdout', guided / 'run', 'rival', '--n', 24, '--json')[1])['rows']
     assert rows[-1]['way'] == 'adapter' and 'OOD' not in rows[0]
 
 
-def test_cells_and_families_are_named_together(say):
+def test_cells_and_families_are_named_together(cli):
     named = lambda text: ' '.join(map(str, cells_named(text)))
     assert named('string.sort, math:4,math:1') == 'math:1 math:4 string.sort:1 string.sort:2 string.sort:3'
     assert named('math:2,math') == 'math:1 math:2 math:3' and len(cells_named('all')) == 24
@@ -1190,14 +1190,14 @@ def test_cells_and_families_are_named_together(say):
 @pytest.mark.parametrize('arguments, says', [
     (('--families', 'math:7'), 'math:7'), (('--families', 'maths:1'), 'maths'), (('--families', ':'), 'known'),
     (('--form', 'prose'), 'plain, instruction, shots, both')])
-def test_a_rival_that_cannot_be_is_one_line(say, arguments, says):
-    refuses(say, 'sft', *arguments, '--examples', 4, '--out', 'new', says=says)
+def test_a_rival_that_cannot_be_is_one_line(cli, arguments, says):
+    refuses(cli, 'sft', *arguments, '--examples', 4, '--out', 'new', says=says)
 
 
-def test_runs_of_other_cells_or_forms_do_not_share_a_holdout(say, guided, world):
+def test_runs_of_other_cells_or_forms_do_not_share_a_holdout(cli, guided, world):
     begin = ('run', '--host', guided / 'host', '--generations', 1)
-    assert say(*begin, '--config', config('a.yaml', cells=['math:1']), '--out', 'a')[0] == 0
-    assert say(*begin, '--config', config('b.yaml', form='shots', cells=['math:1']), '--out', 'b')[0] == 0
+    assert cli(*begin, '--config', config('a.yaml', cells=['math:1']), '--out', 'a')[0] == 0
+    assert cli(*begin, '--config', config('b.yaml', form='shots', cells=['math:1']), '--out', 'b')[0] == 0
     for runs, says in ((('a', 'b'), 'in the form of'), ((guided / 'run', 'b'), 'look at each by itself')):
-        code, out, err = say('holdout', *runs, '--n', 24)
+        code, out, err = cli('holdout', *runs, '--n', 24)
         assert code == 2 and out == '' and says in err and 'Traceback' not in err, err

@@ -51,13 +51,13 @@ def trainings(monkeypatch): return Counted(monkeypatch)
 
 
 @pytest.fixture
-def say(capfd):
+def cli(capfd):
     "Runs the command in this process: exit code, standard output, standard error"
-    def say(*arguments):
+    def cli(*arguments):
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended: main(['attention', *map(str, arguments)])
         return (ended.value.code or 0, *capfd.readouterr())
-    return say
+    return cli
 
 
 def refused(found, words):
@@ -70,8 +70,8 @@ def refused(found, words):
 
 # Evaluate
 
-def test_a_variant_is_evaluated_and_known_the_second_time(say, trainings, here):
-    code, out, err = say('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--json')
+def test_a_variant_is_evaluated_and_known_the_second_time(cli, trainings, here):
+    code, out, err = cli('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--json')
     assert code == 0, err
     tokens, epochs = re.search(r': ([\d,]+) tokens of it for each training, ([\d.e+-]+) epochs', err).groups()
     assert re.search(r'contained; .*: .*read your files\n', err)       # what is left is said, whatever else that is
@@ -82,30 +82,30 @@ def test_a_variant_is_evaluated_and_known_the_second_time(say, trainings, here):
     assert found['status'] == 'ok' and found['facts']['tier']['name'] == 'tiny' and len(trainings) == 12
     (here / 'linear.py').write_text(variant('matrix_mixers', 'linear').replace('q @ k.mT', 'q  @  k.mT'))
     trainings.clear()
-    code, out, _ = say('evaluate', 'linear.py', '--tier', 'tiny')
+    code, out, _ = cli('evaluate', 'linear.py', '--tier', 'tiny')
     assert code == 0 and not trainings and 'paired gain, nats' in out and 'fitness' in out and 'verdict' in out
     assert 'embedding' in out and all(f'{64 * dim / n:.0%}' in out for dim, n in zip(
         (size[0] for size in found['facts']['tier']['sizes']), found['measured']['parameters']))
     assert not [path for path in here.iterdir() if path.name != 'linear.py']
 
 
-def test_a_mechanism_and_softmax_are_trained_side_by_side(say, trainings, monkeypatch):
+def test_a_mechanism_and_softmax_are_trained_side_by_side(cli, trainings, monkeypatch):
     asked, real = [], workers.Workers.map
     def counting(self, jobs):
         jobs = list(jobs)
         asked.append((self.count, len(jobs)))
         return real(self, jobs)
     monkeypatch.setattr(workers.Workers, 'map', counting)
-    assert say('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--workers', 2, '--json')[0] == 0
-    assert say('evaluate', 'matrix_mixers/toeplitz', '--tier', 'tiny', '--json')[0] == 0
-    assert json.loads(say('evaluate', 'matrix_mixers', '--tier', 'tiny', '--json')[1])['score'] == .5
+    assert cli('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--workers', 2, '--json')[0] == 0
+    assert cli('evaluate', 'matrix_mixers/toeplitz', '--tier', 'tiny', '--json')[0] == 0
+    assert json.loads(cli('evaluate', 'matrix_mixers', '--tier', 'tiny', '--json')[1])['score'] == .5
     assert asked == [(2, 2), (1, 1), (1, 0)] and len(trainings) == 3 * 6
 
 
-def test_softmax_that_fails_is_one_line(say, monkeypatch):
+def test_softmax_that_fails_is_one_line(cli, monkeypatch):
     late = Outcome('timeout', None, 'it took longer than 1 s')
     monkeypatch.setattr(workers.Workers, 'map', lambda self, jobs: (late for _ in jobs))
-    code, out, err = say('evaluate', 'matrix_mixers/linear', '--tier', 'tiny')
+    code, out, err = cli('evaluate', 'matrix_mixers/linear', '--tier', 'tiny')
     assert (code, out) == (2, '') and 'softmax expected losses, got timeout' in err.splitlines()[-1], err
 
 
@@ -117,17 +117,17 @@ def test_trainings_lie_in_the_cache_of_the_user(monkeypatch, tmp_path):
     assert commands._cache(Path('x')) == Path('x')
 
 
-def test_what_is_invalid_is_said_with_exit_code_1(say, trainings, here):
+def test_what_is_invalid_is_said_with_exit_code_1(cli, trainings, here):
     ahead = SOFTMAX.replace('causal_softmax(', 'torch.softmax(').replace('entries**-.5)', 'entries**-.5, -1)')
     (here / 'ahead.py').write_text(ahead)
-    code, out, err = say('evaluate', 'ahead.py', '--tier', 'tiny')
+    code, out, err = cli('evaluate', 'ahead.py', '--tier', 'tiny')
     assert code == 1 and not out and 'ahead.py is invalid: ' in err and not trainings
-    assert json.loads(say('evaluate', 'ahead.py', '--tier', 'tiny', '--json')[1])['status'] == 'invalid'
+    assert json.loads(cli('evaluate', 'ahead.py', '--tier', 'tiny', '--json')[1])['status'] == 'invalid'
 
 
-def test_a_text_of_ones_own(say, trainings, here):
+def test_a_text_of_ones_own(cli, trainings, here):
     (here / 'text.txt').write_text('a text of one\'s own, with words in it. ' * 2000)
-    code, out, err = say('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--corpus', 'text.txt', '--json')
+    code, out, err = cli('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--corpus', 'text.txt', '--json')
     assert code == 0 and json.loads(out)['status'] == 'ok', err
 
 
@@ -169,82 +169,82 @@ BAD = [
 
 
 @pytest.mark.parametrize('arguments, words', BAD, ids=lambda part: '-'.join(map(str, part))[:60])
-def test_what_cannot_be_done_is_one_line_and_nothing_is_written(say, trainings, here, arguments, words):
+def test_what_cannot_be_done_is_one_line_and_nothing_is_written(cli, trainings, here, arguments, words):
     (here / 'syntax.py').write_text(SOFTMAX.replace('(self, q', '(self q'))
     (here / 'bytes.py').write_bytes(bytes(range(256)) * 100)
     (here / 'long.py').write_text(SOFTMAX + '#' * 50_000)
     (here / 'short.txt').write_text('short')
     before = sorted(here.rglob('*'))
-    found = say(*arguments)
+    found = cli(*arguments)
     refused(found, words)
     assert sorted(here.rglob('*')) == before and not trainings
 
 
-def test_a_hostile_file_prints_no_escape_codes(say, here):
+def test_a_hostile_file_prints_no_escape_codes(cli, here):
     codes = '\x1b]0;x\x07\x1b[2J'
     texts = [SOFTMAX.replace('self.entries', f'self.entries{codes}'), codes, SOFTMAX.replace('matrix(', f'{codes}('),
              SOFTMAX.replace('class', f'# {codes}\nclass'), SOFTMAX.replace('x):', 'x, *, y="' + codes + '"): #')]
     for i, text in enumerate(texts):
         name = here / f'{codes}{i}.py' if i % 2 else here / f'{i}.py'
         name.write_text(text)
-        code, out, err = say('evaluate', name.name, '--tier', 'tiny')
+        code, out, err = cli('evaluate', name.name, '--tier', 'tiny')
         assert code in (1, 2) and '\x1b' not in out + err and '\x07' not in out + err, err
 
 
-def test_ray_that_is_not_installed_is_one_line(say, monkeypatch):
+def test_ray_that_is_not_installed_is_one_line(cli, monkeypatch):
     monkeypatch.setattr('evolora.attention.scoring.workers.find_spec', lambda name: None)
-    code, out, err = say('evolve', *SEARCH, '--ray', 'local')
+    code, out, err = cli('evolve', *SEARCH, '--ray', 'local')
     assert code == 2 and err.splitlines()[-1].startswith('evolora: ray expected to be installed') and not out
     assert 'Traceback' not in err and not Path('searches').exists()
 
 
 # Evolve, and what comes of it
 
-def test_a_search_its_control_and_a_report(say, trainings, here):
-    code, out, err = say('evolve', *SEARCH, '--budget', 3)
+def test_a_search_its_control_and_a_report(cli, trainings, here):
+    code, out, err = cli('evolve', *SEARCH, '--budget', 3)
     assert code == 0 and 'over: the budget of 3 candidates is spent' in out and '--rescore' in out, err
     assert re.search(r'^took: \d+\.\d minutes$', out, re.M)
-    assert say('evolve', *SEARCH, '--budget', 3, '--control', '--out', 'control')[0] == 0
+    assert cli('evolve', *SEARCH, '--budget', 3, '--control', '--out', 'control')[0] == 0
     [folder] = (here / 'searches').iterdir()
     assert folder.name == 'matrix_mixers-grammar-seed0' and len(read_history(folder)) == 4
-    refused(say('evolve', *SEARCH, '--out', folder), 'or go on in it with --resume')
+    refused(cli('evolve', *SEARCH, '--out', folder), 'or go on in it with --resume')
     trainings.clear()
-    code, out, err = say('evolve', '--resume', folder, '--budget', 99)
+    code, out, err = cli('evolve', '--resume', folder, '--budget', 99)
     assert code == 0 and not trainings and len(read_history(folder)) == 4       # its own settings count
-    code, out, err = say('report', folder, 'control', '--rescore', '--seeds', 2, '--top', 1)
+    code, out, err = cli('report', folder, 'control', '--rescore', '--seeds', 2, '--top', 1)
     assert code == 0 and out.strip() == str(folder / 'report.md') and (folder / 'report.md').exists(), err
     assert min(seed for *_, seed in trainings) >= 1000
     assert [read_search(one).findings.seeds for one in (folder, 'control')] == [[1000, 1001]] * 2
     assert 'Against the control, on fresh seeds' in (folder / 'report.md').read_text()
 
 
-def test_the_winner_is_a_file_that_can_be_evaluated(say, trainings, here, searched):
+def test_the_winner_is_a_file_that_can_be_evaluated(cli, trainings, here, searched):
     shutil.copytree(searched, here / 'a')
-    assert say('report', 'a')[0] == 0
+    assert cli('report', 'a')[0] == 0
     [row] = read_history(here / 'a')[1:]
     # Only where something scored above softmax is there a winner.
     assert (here / 'a' / 'winner.py').exists() == (row['score'] > .5)
     row |= {'score': .9, 'status': 'ok'}
     first, _ = (here / 'a' / 'history.jsonl').read_text().splitlines()
     (here / 'a' / 'history.jsonl').write_text(f'{first}\n{json.dumps(row)}\n')
-    assert say('report', 'a')[0] == 0 and (here / 'a' / 'winner.py').read_text() == row['source']
-    assert json.loads(say('evaluate', 'a/winner.py', '--tier', 'tiny', '--json')[1])['digest'] == row['digest']
+    assert cli('report', 'a')[0] == 0 and (here / 'a' / 'winner.py').read_text() == row['source']
+    assert json.loads(cli('evaluate', 'a/winner.py', '--tier', 'tiny', '--json')[1])['digest'] == row['digest']
 
 
-def test_a_tier_with_changes_is_searched_and_gone_on_with(say, trainings, here):
-    code, out, err = say('evolve', *SEARCH, '--steps', 7, '--vocab', 256, '--budget', 1, '--out', 'a')
+def test_a_tier_with_changes_is_searched_and_gone_on_with(cli, trainings, here):
+    code, out, err = cli('evolve', *SEARCH, '--steps', 7, '--vocab', 256, '--budget', 1, '--out', 'a')
     assert code == 0, err
     tier = read_search(here / 'a').facts['tier']
     assert (tier['steps'], tier['vocab'], tier['name']) == (7, 256, 'tiny')
     trainings.clear()
-    assert say('evolve', '--resume', 'a')[0] == 0 and not trainings
-    assert say('report', 'a')[0] == 0 and 'on the tier tiny' in (here / 'a' / 'report.md').read_text()
+    assert cli('evolve', '--resume', 'a')[0] == 0 and not trainings
+    assert cli('report', 'a')[0] == 0 and 'on the tier tiny' in (here / 'a' / 'report.md').read_text()
 
 
-def test_without_a_gpu_there_is_one_line(say, trainings, here, monkeypatch):
+def test_without_a_gpu_there_is_one_line(cli, trainings, here, monkeypatch):
     monkeypatch.setattr('torch.cuda.is_available', lambda: False)
     for command in (('evaluate', 'matrix_mixers'), ('evolve', '--out', 'a')):
-        refused(say(*command, '--tier', 'tiny', '--device', 'cuda'), 'got cuda, and there is none')
+        refused(cli(*command, '--tier', 'tiny', '--device', 'cuda'), 'got cuda, and there is none')
     assert not trainings and not (here / 'a').exists()
 
 
@@ -267,24 +267,24 @@ def searched(tmp_path_factory):
     ('history.jsonl', '', 'baseline'), ('search.json', '{"config": {}, "facts": 3}', 'begin a new search'),
     ('search.json', '[]', 'expected a JSON object'), ('search.json', '{"config": {"budget": 0}}', 'configuration'),
     ('pending.json', '{"rows": 3}', 'expected rows'), ('pending.json', '{"rows": [', 'expected JSON')])
-def test_a_damaged_search_is_one_line(say, trainings, here, searched, name, text, words):
+def test_a_damaged_search_is_one_line(cli, trainings, here, searched, name, text, words):
     shutil.copytree(searched, here / 'a')
     (here / 'a' / name).write_text(text)
     before = {path: path.read_bytes() for path in (here / 'a').iterdir()}
-    code, out, err = say('evolve', '--resume', 'a')
+    code, out, err = cli('evolve', '--resume', 'a')
     assert code == 2 and words in err.splitlines()[-1] and 'Traceback' not in err and not out, err
     if name != 'pending.json' and 'facts' not in text:
-        refused(say('report', 'a'), '')
+        refused(cli('report', 'a'), '')
     assert {path: path.read_bytes() for path in (here / 'a').iterdir()} == before
 
 
-def test_other_data_is_refused_before_anything_is_trained(say, trainings, here):
+def test_other_data_is_refused_before_anything_is_trained(cli, trainings, here):
     text = here / 'text.txt'
     text.write_text('a text of one\'s own, with words in it. ' * 2000)
-    assert say('evolve', *SEARCH, '--budget', 1, '--out', 'a', '--corpus', text)[0] == 0
+    assert cli('evolve', *SEARCH, '--budget', 1, '--out', 'a', '--corpus', text)[0] == 0
     text.write_text('another text, with other words in it. ' * 2000)
     trainings.clear()
-    code, _, err = say('evolve', '--resume', 'a')
+    code, _, err = cli('evolve', '--resume', 'a')
     assert code == 2 and 'begin a new search' in err.splitlines()[-1] and 'corpus' in err and not trainings
 
 
@@ -316,17 +316,17 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(here, tmp_path):
 
 # A language model, and OpenEvolve
 
-def test_a_model_that_is_not_there_is_one_line(say, trainings, here):
-    code, _, err = say('evolve', *SEARCH, '--proposer', 'llm', '--url', 'http://127.0.0.1:9/v1', '--model', 'x',
+def test_a_model_that_is_not_there_is_one_line(cli, trainings, here):
+    code, _, err = cli('evolve', *SEARCH, '--proposer', 'llm', '--url', 'http://127.0.0.1:9/v1', '--model', 'x',
                        '--out', 'a', '--budget', 1)
     assert code == 2 and err.splitlines()[-1].startswith('evolora: ') and 'Traceback' not in err
     assert len(read_history(here / 'a')) == 1
 
 
-def test_without_openevolve_there_is_one_line(say, trainings, here, monkeypatch):
+def test_without_openevolve_there_is_one_line(cli, trainings, here, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, 'find_spec', lambda name, *a: None if name == 'openevolve' else find(name, *a))
-    found = say('evolve', *DRIVEN, '--url', 'http://127.0.0.1:9/v1', '--model', 'x')
+    found = cli('evolve', *DRIVEN, '--url', 'http://127.0.0.1:9/v1', '--model', 'x')
     refused(found, "got none; pip install 'evolora[attention]'")
     assert not trainings and not list(here.iterdir())
 
@@ -358,15 +358,15 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 @openevolve
-def test_openevolve_searches_and_a_report_is_written_of_it(say, here, elsewhere):
+def test_openevolve_searches_and_a_report_is_written_of_it(cli, here, elsewhere):
     with serving(tempered) as server:
         ask = ('--url', server.url, '--model', 'stub')
-        code, out, err = say('evolve', *DRIVEN, *ask, '--budget', 4, '--out', 'a')
+        code, out, err = cli('evolve', *DRIVEN, *ask, '--budget', 4, '--out', 'a')
         assert code == 0, err
         assert 'over: the budget of 4 iterations is spent' in out and len(server.asked) == 4
         # One answer was of no use; it was asked for all the same.
         before = (here / 'a' / 'history.jsonl').read_bytes()
-        code, out, err = say('evolve', '--resume', 'a', *ask)
+        code, out, err = cli('evolve', '--resume', 'a', *ask)
         assert code == 0 and 'the budget of 4 iterations is spent' in out and len(server.asked) == 4, err
         assert (here / 'a' / 'history.jsonl').read_bytes() == before
     rows = read_history(here / 'a')
@@ -375,5 +375,5 @@ def test_openevolve_searches_and_a_report_is_written_of_it(say, here, elsewhere)
     valid = [row for row in rows if row['status'] == 'ok']
     assert len(valid) >= 2 and all(0 < row['score'] < 1 and row['measured']['gain'] for row in valid)
     assert len({Program(row['source']).digest for row in valid}) == len(valid)
-    code, out, err = say('report', 'a')
+    code, out, err = cli('report', 'a')
     assert code == 0 and 'the openevolve proposer' in (here / 'a' / 'report.md').read_text(), err

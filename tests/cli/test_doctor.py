@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def nobody_home(monkeypatch, tmp_path):
+def empty_home(monkeypatch, tmp_path):
     "A home and a hub cache that are empty"
     for name in ('HOME', 'USERPROFILE'): monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.delenv('EVOLORA_CACHE', raising=False)
@@ -38,7 +38,7 @@ def found(table=None):
     return table.set_index('what')
 
 
-def test_a_healthy_machine(nobody_home, monkeypatch):
+def test_a_healthy_machine(empty_home, monkeypatch):
     def online(*_): raise AssertionError('the doctor went online')
     monkeypatch.setattr(socket.socket, 'connect', online)
     monkeypatch.setattr(socket, 'getaddrinfo', online)
@@ -49,12 +49,12 @@ def test_a_healthy_machine(nobody_home, monkeypatch):
     for name, profile in PROFILES.items():
         found_as = 'not cached' if profile.hub else 'not fetched'
         assert (table.loc[f'host: {name}', ['found', 'verdict']] == [found_as, 'note']).all()
-    assert list(nobody_home.iterdir()) == [], 'something was written'
+    assert list(empty_home.iterdir()) == [], 'something was written'
 
 
-def test_who_you_are_is_not_shown(nobody_home):
+def test_who_you_are_is_not_shown(empty_home):
     table = examine()
-    assert not table.map(lambda text: str(nobody_home) in text).any(axis=None)
+    assert not table.map(lambda text: str(empty_home) in text).any(axis=None)
     assert found(table).loc['folder: hub cache', 'found'].startswith('~/cache')
 
 
@@ -94,9 +94,9 @@ def test_a_damaged_embedded_host(monkeypatch, tmp_path):
     assert row.verdict == 'missing' and 'expected a model folder' in row.found
 
 
-def test_a_host_that_is_cached(nobody_home, monkeypatch):
+def test_a_host_that_is_cached(empty_home, monkeypatch):
     profile = PROFILES['qwen3-0.6b']
-    folder = nobody_home / 'cache' / 'hub' / f"models--{profile.hub.replace('/', '--')}"
+    folder = empty_home / 'cache' / 'hub' / f"models--{profile.hub.replace('/', '--')}"
     (folder / 'refs').mkdir(parents=True)
     (folder / 'refs' / 'main').write_text('abc')
     (folder / 'snapshots' / 'abc').mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_a_host_that_is_cached(nobody_home, monkeypatch):
     assert found().loc['host: gemma-3-270m', 'found'] == 'not cached'
 
 
-def test_a_host_that_was_fetched_as_a_file(nobody_home, monkeypatch):
+def test_a_host_that_was_fetched_as_a_file(empty_home, monkeypatch):
     from evolora.host import downloads as fetch
     small = replace(fetch.KNOWN['smollm2-135m-q4'], size=5, sha256=hashlib.sha256(b'hello').hexdigest())
     monkeypatch.setitem(fetch.KNOWN, small.name, small)
@@ -129,9 +129,9 @@ def test_offline_is_said(monkeypatch):
     assert tuple(found().loc['hub', ['found', 'verdict']]) == ('offline: HF_HUB_OFFLINE', 'note')
 
 
-def test_a_folder_that_cannot_be_written_to(nobody_home, monkeypatch):
-    (nobody_home / 'file').write_text('')
-    monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(nobody_home / 'file' / 'hub'))
+def test_a_folder_that_cannot_be_written_to(empty_home, monkeypatch):
+    (empty_home / 'file').write_text('')
+    monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(empty_home / 'file' / 'hub'))
     row = found().loc['folder: hub cache']
     assert row.verdict == 'note' and 'HF_HOME' in row.advice
 

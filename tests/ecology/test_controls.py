@@ -35,11 +35,11 @@ def host(): return tiny_host()
 
 
 @pytest.fixture(autouse=True)
-def lucky(monkeypatch):
+def chance_decides(monkeypatch):
     "A tiny host is never right: chance decides, by question and answer"
     def grade(task, text):
-        luck = stream(0, purpose=f'{task.id} {text}').random()
-        return Grade(luck > .1, luck if luck > .1 else 0., luck > .6)
+        draws = stream(0, purpose=f'{task.id} {text}').random()
+        return Grade(draws > .1, draws if draws > .1 else 0., draws > .6)
     monkeypatch.setattr(Form, 'grade', lambda _, task, text: grade(task, text))
 
 
@@ -73,13 +73,13 @@ def test_a_knob_takes_what_the_configuration_takes(host, name):
         try: EcologyConfig.model_validate(tree)
         except ValidationError: return False
         return True
-    desk, high = Controls(EcologyConfig(), Population(host, capacity=1)), KNOBS[name].high
+    scratch, high = Controls(EcologyConfig(), Population(host, capacity=1)), KNOBS[name].high
     ends = [high, math.nextafter(high, math.inf)] if high < math.inf else []
     for value in [0., -5e-324, -1., 1, .5, 1.9, math.nan, True, '1', None, *ends]:
-        if fits(value): desk.turn(**{name: value})
+        if fits(value): scratch.turn(**{name: value})
         else:
             with pytest.raises(ValueError, match=f'{name} expected a number .* got .*nothing was turned') as error:
-                desk.turn(**{name: value})
+                scratch.turn(**{name: value})
             assert one_line(error)
 
 
@@ -87,11 +87,11 @@ def test_a_knob_takes_what_the_configuration_takes(host, name):
                                    dict(winter=1001), dict(ticket=math.inf), dict(ticket=10**400),
                                    dict(temperature='hot'), dict(prices=[1.]), dict(energy=1.), {'a' * 10**6: 1.}])
 def test_if_one_value_is_wrong_nothing_is_turned(host, wrong):
-    desk = Controls(EcologyConfig(), Population(host, capacity=1))
-    desk.turn(tau=.1)
-    before = desk.state()
-    with pytest.raises(ValueError, match='nothing was turned') as error: desk.turn(**dict(ticket=2.) | wrong)
-    assert one_line(error) and desk.state() == before and desk.waiting == ({'tau': .1}, 0)
+    scratch = Controls(EcologyConfig(), Population(host, capacity=1))
+    scratch.turn(tau=.1)
+    before = scratch.state()
+    with pytest.raises(ValueError, match='nothing was turned') as error: scratch.turn(**dict(ticket=2.) | wrong)
+    assert one_line(error) and scratch.state() == before and scratch.waiting == ({'tau': .1}, 0)
 
 
 def test_numbers_of_numpy_are_numbers(host):
@@ -166,19 +166,19 @@ def test_a_winter_lasts_as_long_as_was_asked(host, seed):
     rng = stream(seed, purpose='winters')
     year = int(rng.integers(2, 9))
     economy = EconomyConfig(winter_every=year * int(rng.random() < .8), winter_length=int(rng.integers(1, year)))
-    desk, ledger = Controls(EcologyConfig(economy=economy), Population(host, capacity=1)), Ledger(economy)
+    scratch, ledger = Controls(EcologyConfig(economy=economy), Population(host, capacity=1)), Ledger(economy)
     calendar = lambda g: season(economy, g).name == 'winter'
     left, spared = 0, False         # winters still owed; whether what is left of the calendar's is left out
     for g in range(60):
         if rng.random() < .2:
             left = int(rng.integers(0, 6))
-            desk.turn(winter=left)
+            scratch.turn(winter=left)
             spared = calendar(g + left)
-        desk.heed(g, ledger)
+        scratch.apply(g, ledger)
         spared = spared and (left > 0 or calendar(g))
         expected = left > 0 or calendar(g) and not spared
-        assert (desk.season(g).name == 'winter') == expected == (desk.values(g)['winter'] > 0)
-        if left: assert desk.values(g)['winter'] == left
+        assert (scratch.season(g).name == 'winter') == expected == (scratch.values(g)['winter'] > 0)
+        if left: assert scratch.values(g)['winter'] == left
         left = max(left - 1, 0)
 
 
@@ -285,10 +285,10 @@ def test_a_thumb_for_somebody_who_died_since_is_kept_without_a_reward(host):
 def test_what_could_not_be_learned_from_is_refused_in_one_line(host, change, said):
     population = Population(host, capacity=3, max_rank=1)
     for _ in range(3): population.birth(rank=1, rng=stream(0))
-    desk = Controls(EcologyConfig(), population)
+    scratch = Controls(EcologyConfig(), population)
     with pytest.raises(ValueError, match=said) as error:
-        desk.thumb(**dict(organelle='o1', prompt=QUESTION, answer=ANSWER, up=True) | change)
-    assert one_line(error) and desk.waiting == ({}, 0)
+        scratch.thumb(**dict(organelle='o1', prompt=QUESTION, answer=ANSWER, up=True) | change)
+    assert one_line(error) and scratch.waiting == ({}, 0)
 
 
 def test_an_empty_answer_and_a_long_one_can_be_praised_and_written_down(host, tmp_path, monkeypatch):
@@ -305,22 +305,22 @@ def test_an_empty_answer_and_a_long_one_can_be_praised_and_written_down(host, tm
 
 def test_many_threads_at_the_desk_lose_nothing(host, monkeypatch):
     monkeypatch.setattr(module, '_MOST', 10**6)
-    e, heard, done = Ecology(host, small()), [], threading.Event()
+    e, applied, done = Ecology(host, small()), [], threading.Event()
     def press(k):
         for i in range(40):
             e.thumb('o1', f'{k} {i}', ANSWER, True)
             e.turn(ticket=.01 * k)
     threads = [threading.Thread(target=press, args=(k,)) for k in range(5)]
     def empty():
-        while not done.is_set(): heard.extend(e.controls.heed(0, e.ledger).feedback)
+        while not done.is_set(): applied.extend(e.controls.apply(0, e.ledger).feedback)
     emptier = threading.Thread(target=empty)
     for t in (*threads, emptier): t.start()
     for t in threads: t.join()
     done.set()
     emptier.join()
-    heard += e.controls.heed(0, e.ledger).feedback
-    assert sorted(r['prompt'] for r in heard) == sorted(f'{k} {i}' for k in range(5) for i in range(40))
-    own = {k: [r['prompt'] for r in heard if r['prompt'].startswith(f'{k} ')] for k in range(5)}
+    applied += e.controls.apply(0, e.ledger).feedback
+    assert sorted(r['prompt'] for r in applied) == sorted(f'{k} {i}' for k in range(5) for i in range(40))
+    own = {k: [r['prompt'] for r in applied if r['prompt'].startswith(f'{k} ')] for k in range(5)}
     assert all(own[k] == [f'{k} {i}' for i in range(40)] for k in own), 'in the order in which they were given'
 
 
@@ -355,14 +355,14 @@ def hands(monkeypatch):
 def test_what_waits_at_a_kill_is_heeded_by_the_run_that_goes_on(host, tmp_path, monkeypatch):
     hands(monkeypatch)
     one, two = tmp_path / 'one', tmp_path / 'two'
-    with begin_session(one, host, small(), seed=3, every=2) as session: session.live(4, say=None)
+    with begin_session(one, host, small(), seed=3, every=2) as session: session.live(4, log=None)
     def killed(record):
         if record.row['generation'] == 2: raise KeyboardInterrupt       # that one is lived again
     with pytest.raises(KeyboardInterrupt):
-        begin_session(two, host, small(), seed=3, every=2).live(4, hooks=[killed], say=None)
+        begin_session(two, host, small(), seed=3, every=2).live(4, hooks=[killed], log=None)
     with resume_session(two, host, every=2) as session:
         assert session.ecology.generation == 2 and session.ecology.controls.waiting[1] == 2
-        session.live(4, say=None)
+        session.live(4, log=None)
     assert told(one) == told(two) and session.ecology.config == small(), 'the run is what it was begun as'
     assert read(two, 'knobs').generation.tolist() == [2] * 6 + [3] * 2
     assert read(two, 'feedback').reward.tolist() == [.5, -.5]
@@ -383,8 +383,8 @@ def test_a_checkpoint_brings_the_knobs_back_to_every_part(host, tmp_path):
 
 @pytest.mark.parametrize('wrong', [dict(values={'ticket': -1.}), dict(turns={'winter': 2.5}), dict(values={'x': 1.})])
 def test_a_state_that_no_hand_could_have_made_is_refused(host, wrong):
-    desk = Ecology(host, small()).controls
-    with pytest.raises((ValueError, KeyError)): desk.restore(desk.state() | wrong)
+    scratch = Ecology(host, small()).controls
+    with pytest.raises((ValueError, KeyError)): scratch.restore(scratch.state() | wrong)
 
 
 def test_an_answer_behind_solved_questions_is_learned_behind_them(host, tmp_path):
@@ -395,8 +395,8 @@ def test_an_answer_behind_solved_questions_is_learned_behind_them(host, tmp_path
     state = one.controls.state()
     assert one.controls.waits('o1', talk, ANSWER) and json.loads(json.dumps(state)) == state
     read_checkpoint(write_checkpoint(tmp_path, one), two)
-    heard = two.controls.heed(0, two.ledger)
-    assert heard.marks[0].prompt == talk and heard.feedback[0]['prompt'] == QUESTION
+    applied = two.controls.apply(0, two.ledger)
+    assert applied.examples[0].prompt == talk and applied.feedback[0]['prompt'] == QUESTION
     first, other = one.step(), plain.step()
     assert first.feedback == other.feedback and one.population.weights_hash() != plain.population.weights_hash()
 

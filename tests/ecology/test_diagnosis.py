@@ -179,14 +179,14 @@ def poor():
 def test_it_stops_while_organelles_are_alive_and_may_go_on(host, patience):
     ecology, said = Ecology(host, noise()), []
     for turn in (1, 2):
-        ecology.run(50, patience=patience, say=said.append)
+        ecology.run(50, patience=patience, log=said.append)
         assert ecology.generation == turn * patience and len(ecology.population) == 3
         assert f'no energy was earned in generations 0 to {ecology.generation - 1}; 3 organelles are alive' in said[-1]
 
 
 def test_a_run_that_reaches_its_end_is_told_all_the_same(host):
     said = []
-    Ecology(host, noise()).run(3, patience=3, say=said.append)
+    Ecology(host, noise()).run(3, patience=3, log=said.append)
     assert 'no energy was earned' in said[-1]
 
 
@@ -199,21 +199,21 @@ def test_patience_is_a_number_of_generations(host, patience):
 
 def test_it_stops_before_the_ticket_that_ends_all(host):
     ecology, said = Ecology(host, poor()), []
-    ecology.run(50, patience=40, say=said.append)
+    ecology.run(50, patience=40, log=said.append)
     assert doomed(ecology) and len(ecology.population) == 3 and 'bankrupt at its next ticket; 3 organelles' in said[-1]
-    ecology.run(50, patience=40, say=said.append)
+    ecology.run(50, patience=40, log=said.append)
     assert not len(ecology.population) and said[-1].startswith('no organelle is left after generation')
 
 
 @pytest.mark.parametrize('case', ['unread', 'wrong', 'dear'])
 def test_a_life_is_told_its_case(host, monkeypatch, case):
-    luck = lambda task, text: stream(0, purpose=f'{task.id} {text}').random() < .15
+    draws = lambda task, text: stream(0, purpose=f'{task.id} {text}').random() < .15
     grades = {'unread': lambda *_: Grade(False, 0., False), 'wrong': lambda *_: Grade(True, 0., False),
-              'dear': lambda task, text: Grade(True, float(luck(task, text)), luck(task, text))}
+              'dear': lambda task, text: Grade(True, float(draws(task, text)), draws(task, text))}
     graded(monkeypatch, grades[case])
     costly = EconomyConfig(founder_energy=6., newborn_energy=2., ticket=.3, price_token=.3)
     ecology, said, records = Ecology(host, noise().model_copy(update={'economy': costly})), [], []
-    ecology.run(50, patience=0 if case == 'dear' else PATIENCE, hooks=[records.append], say=said.append)
+    ecology.run(50, patience=0 if case == 'dear' else PATIENCE, hooks=[records.append], log=said.append)
     assert (len(ecology.population) == 0) == (case == 'dear') and CASES[case] in said[-1]
     assert 'cheaper ticket' not in said[-1] and 'founders' not in said[-1]
     if case == 'dear':
@@ -224,24 +224,24 @@ def test_a_life_is_told_its_case(host, monkeypatch, case):
 def test_one_earning_generation_begins_the_count_anew(host, monkeypatch):
     graded(monkeypatch, lambda *_: Grade(True, *((1., True) if ecology.generation == 4 else (0., False))))
     ecology = Ecology(host, noise())
-    ecology.run(30, patience=5, say=None)
+    ecology.run(30, patience=5, log=None)
     assert (ecology.generation, dark(ecology.history)) == (10, 5)
 
 
 def test_what_was_earned_before_is_named(host, monkeypatch):
     graded(monkeypatch, lambda *_: Grade(True, 1., True) if ecology.generation < 4 else Grade(False, 0., False))
     ecology, said = Ecology(host, noise()), []
-    ecology.run(30, patience=2, say=said.append)
+    ecology.run(30, patience=2, log=said.append)
     assert CASES['lost'] in said[-1] and 'until generation 3: 100.0% read, 100.0% right' in said[-1]
 
 
 def test_a_life_that_earns_is_the_same_with_and_without(host, monkeypatch, tmp_path):
-    luck = lambda task, text: stream(0, purpose=f'{task.id} {text}').random()
-    graded(monkeypatch, lambda task, text: Grade(luck(task, text) > .2, luck(task, text), luck(task, text) > .5))
+    draws = lambda task, text: stream(0, purpose=f'{task.id} {text}').random()
+    graded(monkeypatch, lambda task, text: Grade(draws(task, text) > .2, draws(task, text), draws(task, text) > .5))
     config = small(economy=EconomyConfig(founder_energy=20., newborn_energy=2., ticket=.3, price_token=0.))
     for name, patience in (('with', 2), ('without', 0)):
         with begin_session(tmp_path / name, host, config) as session:
-            assert session.live(6, say=None, patience=patience) is None
+            assert session.live(6, log=None, patience=patience) is None
     assert told(tmp_path / 'with') == told(tmp_path / 'without')
     assert (tmp_path / 'with' / 'run.json').read_bytes() == (tmp_path / 'without' / 'run.json').read_bytes()
 
@@ -251,11 +251,11 @@ def test_a_life_that_earns_is_the_same_with_and_without(host, monkeypatch, tmp_p
 def test_a_dark_run_is_kept_resumed_and_judged_by_its_tables(host, tmp_path):
     config, said = noise(), []
     with begin_session(tmp_path / 'run', host, config, every=50) as session:
-        found = session.live(9, say=said.append, patience=3)
+        found = session.live(9, log=said.append, patience=3)
         assert found.case == 'unread' and str(found) == said[-1] and session.ecology.generation == 3
-    with begin_session(tmp_path / 'straight', host, config) as straight: straight.live(5, say=None)
+    with begin_session(tmp_path / 'straight', host, config) as straight: straight.live(5, log=None)
     with resume_session(tmp_path / 'run', host) as session:     # two more in a life of patience 5
-        again = session.live(9, say=None, patience=5)
+        again = session.live(9, log=None, patience=5)
         assert session.ecology.generation == 5 and again.when == 'generations 0 to 4'
         assert again.count['answers'] == sum(g.row['episodes'] for g in session.ecology.history)
         assert again.count['answers'] == len(Run.open(tmp_path / 'run').rows('episodes'))
@@ -265,16 +265,16 @@ def test_a_dark_run_is_kept_resumed_and_judged_by_its_tables(host, tmp_path):
 def test_tables_and_memory_give_the_same_diagnosis(host, tmp_path):
     with begin_session(tmp_path / 'run', host, noise()) as session:
         kept = []
-        session.live(3, say=None, hooks=[kept.append])
+        session.live(3, log=None, hooks=[kept.append])
         ours = diagnose([Seen(r.row, r.episodes, r.ledger) for r in kept], session.ecology.config.economy)
         theirs = diagnose(session.seen(0), session.ecology.config.economy)
         assert str(ours) == str(theirs) and len(session.seen(1)) == 2
 
 
 def test_what_ended_long_ago_is_told_again(host, tmp_path):
-    with begin_session(tmp_path / 'run', host, poor()) as session: first = session.live(40, say=None)
+    with begin_session(tmp_path / 'run', host, poor()) as session: first = session.live(40, log=None)
     said = []
-    with resume_session(tmp_path / 'run', host) as session: again = session.live(40, say=said.append)
+    with resume_session(tmp_path / 'run', host) as session: again = session.live(40, log=said.append)
     assert first.why.startswith('no organelle is left') and str(again) == str(first) == said[-1]
 
 

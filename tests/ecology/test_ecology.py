@@ -37,11 +37,11 @@ def host(): return tiny_host()
 
 
 @pytest.fixture
-def lucky(monkeypatch):
+def chance_decides(monkeypatch):
     "A tiny host is never right. Here chance decides, by question and answer, so that some earn and some do not"
     def grade(task, text):
-        luck = stream(0, purpose=f'{task.id} {text}').random()
-        return Grade(luck > .1, 1. if luck > .6 else round(luck, 2) if luck > .1 else 0., luck > .6)
+        draws = stream(0, purpose=f'{task.id} {text}').random()
+        return Grade(draws > .1, 1. if draws > .6 else round(draws, 2) if draws > .1 else 0., draws > .6)
     monkeypatch.setattr(Form, 'grade', lambda _, task, text: grade(task, text))
 
 
@@ -59,7 +59,7 @@ RICH = EconomyConfig(founder_energy=20., newborn_energy=2., ticket=.3, price_tok
 
 def live(host, config, *, seed=0, generations=8, **keywords):
     ecology, records = Ecology(host, config, seed=seed, **keywords), []
-    ecology.run(generations, hooks=[records.append], say=None)
+    ecology.run(generations, hooks=[records.append], log=None)
     return ecology, records
 
 
@@ -81,7 +81,7 @@ def new_run(folder, config):
 # --- the books
 
 @pytest.mark.parametrize('seed', range(3))
-def test_the_books_balance_every_generation(host, lucky, seed):
+def test_the_books_balance_every_generation(host, chance_decides, seed):
     ecology, balances, seen, frozen = Ecology(host, small(), seed=seed), {}, set(), host.weights_hash()
     for _ in range(8):
         record = ecology.step()
@@ -99,7 +99,7 @@ def test_the_books_balance_every_generation(host, lucky, seed):
             ('fines', 'penalty'), ('estate', 'estate')} <= seen
 
 
-def test_a_generation_is_the_sum_of_its_tables(host, lucky):
+def test_a_generation_is_the_sum_of_its_tables(host, chance_decides):
     _, records = live(host, small())
     alive = 0
     for record in records:
@@ -124,7 +124,7 @@ def test_a_generation_is_the_sum_of_its_tables(host, lucky):
     assert sum(r.row['births'] for r in records) and sum(r.row['deaths'] for r in records)
 
 
-def test_the_ledger_books_what_the_episodes_say(host, lucky):
+def test_the_ledger_books_what_the_episodes_say(host, chance_decides):
     _, records = live(host, small())
     for record in records:
         for id in {e['organelle'] for e in record.episodes}:
@@ -154,7 +154,7 @@ def test_frozen_is_the_bare_host_for_ever(host):
     assert all((r.row['alive'], r.row['births'], r.row['deaths']) == (1, 0, 0) for r in records)
 
 
-def test_single_is_one_organelle_that_learns(host, lucky):
+def test_single_is_one_organelle_that_learns(host, chance_decides):
     config = load_config('single')
     few = config.curriculum.model_copy(update={'budget_min': 12, 'budget_max': 12})
     config = config.model_copy(update={'max_new_tokens': 3, 'curriculum': few})
@@ -171,7 +171,7 @@ def test_only_the_first_founder_sleeps(host):
 # --- one seed, one story
 
 @pytest.mark.parametrize('name', ['frozen', 'single', 'ecology'])
-def test_the_same_seed_writes_the_same_bytes(tmp_path, lucky, name):
+def test_the_same_seed_writes_the_same_bytes(tmp_path, chance_decides, name):
     config = load_config(name)
     few = {'budget': 6., 'budget_min': 2, 'budget_max': 12}
     config = config.model_copy(update={'max_new_tokens': 4, 'curriculum': config.curriculum.model_copy(update=few)})
@@ -183,13 +183,13 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path, lucky, name):
         if table in ('episodes', 'generations', 'ledger'): assert first != other
 
 
-def test_what_happens_elsewhere_makes_no_difference(host, lucky):
+def test_what_happens_elsewhere_makes_no_difference(host, chance_decides):
     "Neither Torch's global state, nor another world on the same host, nor how far it is run at a time"
     ecology, whole = Ecology(host, small(), seed=3), []
     for _ in range(5):
         torch.manual_seed(5)
         Ecology(host, small(), seed=9).step()
-        whole += ecology.run(1, say=None)
+        whole += ecology.run(1, log=None)
     assert story(whole) == story(live(host, small(), seed=3, generations=5)[1])
 
 
@@ -203,7 +203,7 @@ def test_the_batch_size_changes_no_answer(host, batch):
 # --- births and deaths
 
 @pytest.mark.parametrize('seed', range(3))
-def test_the_dead_are_forgotten_everywhere(host, lucky, seed):
+def test_the_dead_are_forgotten_everywhere(host, chance_decides, seed):
     ecology, dead = Ecology(host, small(), seed=seed), set()
     for _ in range(8):
         dead |= {e['organelle'] for e in ecology.step().lineage if e['event'] == 'death'}
@@ -212,7 +212,7 @@ def test_the_dead_are_forgotten_everywhere(host, lucky, seed):
         assert set(ecology.ledger.balances) == set(ecology.ledger.strikes) == living
         assert set(ecology.curriculum._returns) <= living
         assert set(ecology.demography.recent.organelle) <= living
-        assert set(ecology.demography.standing().index) == living
+        assert set(ecology.demography.ranking().index) == living
         # a dead organelle may be named only as somebody's parent
         ledger = {k: v for k, v in ecology.ledger.state().items() if k != 'rows'}
         said = json.dumps([ecology.curriculum.state(), ledger])
@@ -223,7 +223,7 @@ def test_the_dead_are_forgotten_everywhere(host, lucky, seed):
 
 
 @pytest.mark.parametrize('seed', range(3))
-def test_parents_pay_for_their_children(host, lucky, seed):
+def test_parents_pay_for_their_children(host, chance_decides, seed):
     ecology, records = live(host,
                             small(economy=RICH, variation=VariationConfig(mu=4, offspring=3, protect=1, crossover=.5)),
                             seed=seed, generations=10)
@@ -246,7 +246,7 @@ def test_parents_pay_for_their_children(host, lucky, seed):
 
 
 @pytest.mark.parametrize('seed', range(3))
-def test_room_is_limited_and_names_are_not(host, lucky, seed):
+def test_room_is_limited_and_names_are_not(host, chance_decides, seed):
     config = small(capacity=6, economy=RICH, variation=VariationConfig(mu=3, offspring=6, protect=1))
     ecology, records = live(host, config, seed=seed, generations=10)
     assert all(1 <= r.row['alive'] <= 6 for r in records) and max(r.row['alive'] for r in records) == 6
@@ -265,13 +265,13 @@ def test_everybody_can_die(host):
     said, records, config = [], [], small(variation=VariationConfig(mu=9), economy=EconomyConfig(
         founder_energy=1., newborn_energy=1., ticket=1., grace=2))
     ecology = Ecology(host, config)
-    ecology.run(30, hooks=[records.append], say=said.append)
+    ecology.run(30, hooks=[records.append], log=said.append)
     assert len(records) < 10 and len(ecology.population) == len(ecology.ledger) == 0 and ecology.ledger.audit().balanced
     assert said[-1].startswith('no organelle is left') and 'cheaper' not in said[-1] and len(said) == len(records) + 1
     last = records[-1].row
     assert (last['alive'], last['energy'], last['best'], last['best_fitness']) == (0, 0., None, None)
     assert {e['reason'] for e in rows(records, 'lineage') if e['event'] == 'death'} == {'bankrupt'}
-    assert ecology.run(3, say=None) == []
+    assert ecology.run(3, log=None) == []
     with pytest.raises(RuntimeError, match='no organelle is alive since generation'): ecology.step()
 
 
@@ -294,7 +294,7 @@ def test_a_generation_may_ask_nothing(host):
     assert len(ecology.population) == 5
 
 
-def test_winter_is_harder(host, lucky):
+def test_winter_is_harder(host, chance_decides):
     config = small(economy=EconomyConfig(founder_energy=9., newborn_energy=3., winter_every=3, winter_length=1,
                                          ticket=.2))
     _, records = live(host, config, generations=6)
@@ -306,7 +306,7 @@ def test_winter_is_harder(host, lucky):
 # --- who is asked what
 
 @pytest.mark.parametrize('seed', range(3))
-def test_visitors_of_a_cell_meet_the_same_questions(host, lucky, seed):
+def test_visitors_of_a_cell_meet_the_same_questions(host, chance_decides, seed):
     _, records = live(host, small(), seed=seed)
     shared = 0
     for record in records:
@@ -349,27 +349,27 @@ def interrupt(times):
     return hook
 
 
-def test_ctrl_c_ends_after_the_generation_and_keeps_it(host, lucky):
+def test_ctrl_c_ends_after_the_generation_and_keeps_it(host, chance_decides):
     ecology, said, kept, usual = Ecology(host, small()), [], [], signal.getsignal(signal.SIGINT)
-    records = ecology.run(50, hooks=[interrupt(1), kept.append], say=said.append)
+    records = ecology.run(50, hooks=[interrupt(1), kept.append], log=said.append)
     assert [r.row['generation'] for r in records] == [0, 1] and records == ecology.history
     assert kept[0].timing == records[0].timing and kept[1] is records[1]
     assert said[-1] == 'stopped after generation 1, which is kept' and signal.getsignal(signal.SIGINT) is usual
     # and it can go on
-    ecology.run(2, hooks=[kept.append], say=None)
+    ecology.run(2, hooks=[kept.append], log=None)
     assert story(kept) == story(live(host, small(), generations=4)[1])
 
 
 def test_the_second_ctrl_c_does_not_wait(host):
     ecology, kept, usual = Ecology(host, small()), [], signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt): ecology.run(50, hooks=[interrupt(2), kept.append], say=None)
+    with pytest.raises(KeyboardInterrupt): ecology.run(50, hooks=[interrupt(2), kept.append], log=None)
     assert [r.row['generation'] for r in kept] == [0] and signal.getsignal(signal.SIGINT) is usual
     assert ecology.step().row['generation'] == 2         # the lock was given back
 
 
 def test_only_the_main_thread_listens(host):
     ecology, records = Ecology(host, small()), []
-    thread = threading.Thread(target=lambda: records.extend(ecology.run(2, say=None)))
+    thread = threading.Thread(target=lambda: records.extend(ecology.run(2, log=None)))
     thread.start(); thread.join()
     assert len(records) == 2
 
@@ -414,7 +414,7 @@ def test_no_generations_is_an_error(host, generations):
 LEARNS = dict(curriculum=CurriculumConfig(budget=8., budget_max=8, copies=4))
 
 
-def test_everybody_learns_from_their_own_answers_once_a_generation(host, lucky, monkeypatch):
+def test_everybody_learns_from_their_own_answers_once_a_generation(host, chance_decides, monkeypatch):
     lessons, real = [], Plasticity.learn
     def learn(self, lesson, **keywords):
         lessons.append(lesson)
@@ -433,7 +433,7 @@ def test_everybody_learns_from_their_own_answers_once_a_generation(host, lucky, 
                 assert np.allclose(rows.advantage, rows.reward - others)
 
 
-def test_learning_changes_weights_and_none_does_not(host, lucky):
+def test_learning_changes_weights_and_none_does_not(host, chance_decides):
     def weights(rule):
         config = small(**LEARNS, variation=VariationConfig(mu=9, offspring=0), plasticity=PlasticityConfig(rule=rule))
         ecology, records = live(host, config, generations=2)
@@ -458,7 +458,7 @@ def test_copies_differ_in_luck_and_organelles_share_it(host):
         assert len({a[:shortest] for a in answers}) == 1
 
 
-def test_children_go_on_with_what_was_learned(host, lucky):
+def test_children_go_on_with_what_was_learned(host, chance_decides):
     config = small(**LEARNS, capacity=20, economy=RICH, traits=Traits(step=.001),
                    variation=VariationConfig(mu=4, offspring=3, rank_change=0., crossover=0.,
                                              operators={'gaussian': 1.}))
@@ -467,21 +467,21 @@ def test_children_go_on_with_what_was_learned(host, lucky):
     born = [o for o in population if o.born == 3]
     assert born
     for child in born:
-        mother = next((population[p] for p in child.parents if p in population), None)
-        if mother is None: continue
-        assert plasticity.updates[child.slot] == plasticity.updates[mother.slot] > 0
+        parent = next((population[p] for p in child.parents if p in population), None)
+        if parent is None: continue
+        assert plasticity.updates[child.slot] == plasticity.updates[parent.slot] > 0
         for m in plasticity.first['B'].values():
-            assert torch.equal(m[child.slot], m[mother.slot]) and m[child.slot].any()
+            assert torch.equal(m[child.slot], m[parent.slot]) and m[child.slot].any()
 
 
-def test_the_es_rule_plays_its_variants_in_an_ecology(host, lucky):
+def test_the_es_rule_plays_its_variants_in_an_ecology(host, chance_decides):
     config = small(**LEARNS, founders=2, plasticity=PlasticityConfig(rule='es', pairs=2))
     ecology, records = live(host, config, generations=2)
     assert all(r.row['gflops']['learn'] > r.row['gflops']['play'] / 4 > 0 for r in records)
     assert len(ecology.population) >= 2
 
 
-def test_the_immature_have_no_children(host, lucky):
+def test_the_immature_have_no_children(host, chance_decides):
     config = small(economy=RICH, variation=VariationConfig(mu=4, offspring=3, maturity=3))
     _, records = live(host, config, generations=6)
     births = [e for e in rows(records, 'lineage') if e['event'] == 'birth']
@@ -490,7 +490,7 @@ def test_the_immature_have_no_children(host, lucky):
     assert all(e['generation'] - born[p] >= 3 for e in births for p in e['parents'])
 
 
-def test_niches_are_taken_up_by_children(host, lucky):
+def test_niches_are_taken_up_by_children(host, chance_decides):
     config = small(**LEARNS, economy=RICH, variation=VariationConfig(mu=4, offspring=3, niche_change=1.))
     ecology, records = live(host, config, generations=4)
     born = [e for e in rows(records, 'lineage') if e['event'] == 'birth' and e['reason'] == 'birth']
@@ -501,13 +501,13 @@ def test_niches_are_taken_up_by_children(host, lucky):
 
 # --- what is written down
 
-def test_every_row_fits_its_table_and_comes_back(tmp_path, host, lucky):
+def test_every_row_fits_its_table_and_comes_back(tmp_path, host, chance_decides):
     config = small(economy=EconomyConfig(founder_energy=5., newborn_energy=2., ticket=.8, grace=2),
                    assimilation=AssimilationConfig(merges=1))
     ecology, records = Ecology(host, config), []
     ecology.turn(tau=.2)
     ecology.thumb('o1', 'Is 2 + 2 = 4?', 'True', True)
-    ecology.run(8, hooks=[records.append], say=None)
+    ecology.run(8, hooks=[records.append], log=None)
     run = write(new_run(tmp_path / 'run', config), records)
     for table, columns in TABLES.items():
         frame = run.read(table)
@@ -520,7 +520,7 @@ def test_every_row_fits_its_table_and_comes_back(tmp_path, host, lucky):
                for r in records)
 
 
-def test_a_record_has_a_line_and_a_table(host, lucky):
+def test_a_record_has_a_line_and_a_table(host, chance_decides):
     ecology, records = live(host, small(), generations=3)
     for record in records:
         line = record.ticker()
@@ -532,7 +532,7 @@ def test_a_record_has_a_line_and_a_table(host, lucky):
     assert ecology._repr_markdown_().count('\n| o') - 1 == min(8, len(ecology.population))
 
 
-def test_history_keeps_all_numbers_and_the_latest_tables(host, lucky):
+def test_history_keeps_all_numbers_and_the_latest_tables(host, chance_decides):
     ecology, records = live(host, small(), generations=3)
     assert len(ecology.history) == 3 and ecology.history[-1] is records[-1]
     for kept, record in zip(ecology.history[:-1], records):

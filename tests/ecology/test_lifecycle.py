@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from couples import CELLS, better, ecology, equal, luck_decides, rarely_better, same, with_trial, world, worse
+from scripted import CELLS, better, ecology, equal, chance_decides, rarely_better, same, with_trial, world, worse
 from evolora.assimilation.pairing import AssimilationConfig
 from evolora.ecology.config import EcologyConfig
 from evolora.tasks.curriculum import CurriculumConfig
@@ -29,14 +29,14 @@ def host(): return tiny_host()
 
 
 @pytest.fixture(autouse=True)
-def lucky(monkeypatch):
+def chance_decides(monkeypatch):
     "In daily life chance decides, by question and answer; exams follow their script"
-    monkeypatch.setattr(Form, 'grade', lambda _, task, text: luck_decides(task, text))
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: chance_decides(task, text))
 
 
 def lived(ecology, generations):
     records = []
-    ecology.run(generations, hooks=[records.append], say=None)
+    ecology.run(generations, hooks=[records.append], log=None)
     return records
 
 

@@ -237,7 +237,7 @@ def test_the_forecast_knows_what_is_there(embedded):
     population = ecology.population
     assert found['parameters: the host'] == embedded.parameters
     assert found['parameters: an organelle'] == population.parameters('o1')
-    stacks = [s for p in (population, ecology.assimilation.examiner.desk) for s in (p.stack.A, p.stack.B)]
+    stacks = [s for p in (population, ecology.assimilation.examiner.scratch) for s in (p.stack.A, p.stack.B)]
     assert found['memory: adapters'] == sum(x.nbytes for stack in stacks for x in stack.values())
     moments = ecology.plasticity.state()['moments']
     assert found['memory: moments of learning'] == sum(x.nbytes for x in moments.values())
@@ -290,7 +290,7 @@ def test_a_generation_in_bfloat16(architecture, device, rule, monkeypatch):
     ecology = Ecology(host, priced_for(config.model_copy(update=everywhere), host))
     monkeypatch.setattr(ecology.plasticity, 'advantages', lambda reward, *_: 1. - 2 * (np.arange(len(reward)) % 2))
     before = ecology.population.weights_hash()
-    records = ecology.run(2, say=None)
+    records = ecology.run(2, log=None)
     assert host.dtype == torch.bfloat16 and host.device.type == device
     assert records[-1].row['gflops']['learn'] > 0 and ecology.population.weights_hash() != before
     for stack in (ecology.population.stack.A, ecology.population.stack.B):

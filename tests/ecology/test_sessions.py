@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from couples import Script, better, luck_decides, with_trial
+from scripted import Script, better, chance_decides, with_trial
 
 from evolora.ecology.checkpoint_files import _own, checkpoints, prune, read_checkpoint, verified, write_checkpoint
 from evolora.ecology.config import PRESETS, EcologyConfig, load_config
@@ -46,7 +46,7 @@ def lived(folder, host, config, stops, seed=3, every=2):
     for i, stop in enumerate(stops):
         session = begin_session(folder, host, config, seed=seed, every=every) if not i else resume_session(
             folder, host, every=every)
-        with session: session.live(stop, say=None)
+        with session: session.live(stop, log=None)
     return folder
 
 
@@ -66,7 +66,7 @@ def kept(folder):
 # --- nothing is forgotten
 
 # What is given, what a script of these tests notes down, and what every generation writes before it reads.
-CONSTANT = {'host', 'history', 'rng', 'desk', 'says', 'exams', '_busy', '_timing', '_bankrupt', '_topup'}
+CONSTANT = {'host', 'history', 'rng', 'scratch', 'says', 'exams', '_busy', '_timing', '_bankrupt', '_topup'}
 
 
 def differences(one, two, path='', seen=None):
@@ -95,7 +95,7 @@ def differences(one, two, path='', seen=None):
 @pytest.fixture
 def busy(monkeypatch):
     "An ecology in which somebody learns, is born, is on probation, and is praised; knobs are turned, and tokens spent"
-    monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: luck_decides(task, text))
+    monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: chance_decides(task, text))
     monkeypatch.setattr('evolora.assimilation.pairing.Examiner', Script)
     e, _, _ = with_trial(tiny_host(), merging=dict(probation=9), plasticity=PlasticityConfig(probe=.5),
                          variation=VariationConfig(mu=9, offspring=1, maturity=0))
@@ -234,7 +234,7 @@ def test_a_torn_table_is_cut_to_its_checkpoint(host, tmp_path):
     lived_again = resume_session(torn, host)
     with lived_again as session:
         assert session.ecology.generation == 2 and len(Run.open(torn).rows('generations')) == 2
-        session.live(4, say=None)
+        session.live(4, log=None)
     assert told(torn) == told(whole)
 
 
@@ -265,7 +265,7 @@ def test_a_full_disk_ends_a_run_between_two_generations(host, tmp_path):
     run = Run.open(folder)
     last = {table: {row['generation'] for row in run.rows(table)} for table in ('generations', 'episodes', 'ledger')}
     assert last['generations'] == last['episodes'] == {0, 1, 2} and max(last['ledger']) == 2, 'all tables or none'
-    with resume_session(folder, host, every=2) as session: session.live(6, say=None)
+    with resume_session(folder, host, every=2) as session: session.live(6, log=None)
     assert told(folder) == told(lived(tmp_path / 'whole', host, config, [6]))
 
 
@@ -427,19 +427,19 @@ def test_who_is_interrupted_in_the_middle_of_a_generation_has_to_resume(host, tm
             if self.generation == 4: raise KeyboardInterrupt
             return record
         monkeypatch.setattr(Ecology, 'step', pressed)
-        with pytest.raises(KeyboardInterrupt): session.live(6, say=None)
+        with pytest.raises(KeyboardInterrupt): session.live(6, log=None)
         monkeypatch.undo()
-        for attempt in (lambda: session.live(6, say=None), session.save):
+        for attempt in (lambda: session.live(6, log=None), session.save):
             with pytest.raises(ValueError, match='resume_session') as said: attempt()
             assert '\n' not in str(said.value)
-        with resume_session(folder, host) as again: again.live(6, say=None)
+        with resume_session(folder, host) as again: again.live(6, log=None)
     assert told(folder) == told(lived(tmp_path / 'whole', host, config, [6]))
 
 
 def test_a_session_that_is_over_writes_no_more(host, copy):
     with resume_session(copy, host) as session: pass
     before = everything(copy)
-    with pytest.raises(ValueError, match='resume_session'): session.live(6, say=None)
+    with pytest.raises(ValueError, match='resume_session'): session.live(6, log=None)
     assert everything(copy) == before
 
 

@@ -169,9 +169,9 @@ def test_variances_by_simulation():
 
 def test_where_all_are_alike_nobody_is_competent():
     rng = np.random.default_rng(1)
-    luck = [reliability(episodes([(f'o{i + 1}', 0, 'math', 1, str(t), rng.random() < .5, 1.)
+    draws = [reliability(episodes([(f'o{i + 1}', 0, 'math', 1, str(t), rng.random() < .5, 1.)
                                   for i in range(12) for t in range(20)])) for _ in range(60)]
-    assert np.mean(luck) < .2 and np.median(luck) < .1
+    assert np.mean(draws) < .2 and np.median(draws) < .1
     same = competence(episodes([(o, 0, 'math', 1, t, t == 'a', 1.) for o in ('o1', 'o2') for t in 'ab']))
     assert same.competence.tolist() == [0., 0.] and reliability(episodes([])) == 0.
 

@@ -21,7 +21,7 @@ from evolora.ecology.config import EcologyConfig
 from evolora.ecology.ecology import Ecology
 from evolora.economy.prices import EconomyConfig, answer_cost
 from evolora.evaluation.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evaluation, answer, brittleness, cells_of,
-                                           compare, evaluate, everyone, holdout, oracle, samples, selection, vote)
+                                           compare, evaluate, answer_all, holdout, oracle, samples, selection, vote)
 from evolora.utils.statistics import wilson
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population
@@ -65,7 +65,7 @@ def test_measuring_touches_nothing(pop):
     router = fit_router(pop, chosen)
     said, before = router.model_dump_json(), world(pop)
     first = evaluate(pop, fresh, router=router)
-    for measure in (lambda: answer(pop, fresh, 'o1', temperature=1.), lambda: everyone(pop, fresh, host=True),
+    for measure in (lambda: answer(pop, fresh, 'o1', temperature=1.), lambda: answer_all(pop, fresh, host=True),
                     lambda: samples(pop, fresh, ['o1', None] * 9, 2), lambda: fit_router(pop, chosen, by='cell'),
                     lambda: evaluate(pop.host, fresh), lambda: brittleness(pop, fresh[:6], 'o2'),
                     lambda: (first.by_family(), first.interval(resamples=50), compare(first, first, resamples=50))):
@@ -151,7 +151,7 @@ def test_a_family_is_known_by_its_depth_too():
 
 def test_everyone_answers_everything():
     actors = Actors(specialists)
-    rows = everyone(actors, BOTH, host=True)
+    rows = answer_all(actors, BOTH, host=True)
     assert len(rows) == 3 * 24 and actors.asked == [72]         # in one batch
     assert actors.seeds == 3 * actors.seeds[:24] and len(set(actors.seeds)) == 24, 'each task has its luck, for all'
     right = rows.assign(who=[id or 'host' for id in rows.organelle]).groupby(['who', 'family']).success.sum().unstack()
@@ -164,8 +164,8 @@ def test_everyone_answers_everything():
     (lambda a: answer(a, MATH, ['o1']), 'got 1 for 12 tasks'),
     (lambda a: answer(a, MATH, 'o9'), "no organelle 'o9' to answer; known: o1, o2"),
     (lambda a: answer(object(), MATH), 'expected a Population or a Host, got object'),
-    (lambda a: everyone(a, [*MATH, MATH[0]]), 'each task once'),
-    (lambda a: everyone(Actors(specialists, ids=[]), MATH), 'at least one organelle, got none'),
+    (lambda a: answer_all(a, [*MATH, MATH[0]]), 'each task once'),
+    (lambda a: answer_all(Actors(specialists, ids=[]), MATH), 'at least one organelle, got none'),
     (lambda a: samples(a, MATH, None, 0), 'expected k >= 1'),
     (lambda a: samples(a, MATH, None, 2, temperature=0), 'greedy answers are all one'),
     (lambda a: samples(a, MATH, None, 2, sample=1), 'leave it out'),

@@ -18,7 +18,7 @@ from evolora.host.adapters import read_peft
 from evolora.evaluation.answering import router_of
 from evolora.evaluation.evaluation import selection
 from evolora.utils.statistics import wilson
-from evolora.evaluation.peft_export import Ancestor, alone, bare, descent, export, measured, select, two_papers, unseen
+from evolora.evaluation.peft_export import Ancestor, alone, bare, descent, export, measured, select, two_sets, unseen
 from evolora.host.downloads import KNOWN
 from evolora.utils.files import digest
 from evolora.tasks.forms import FORMS, Form
@@ -93,7 +93,7 @@ def test_plain_transformers_and_peft_give_the_logits_of_the_population(living, f
 
 def test_the_best_has_the_highest_lower_bound_and_the_oldest_wins_ties(living, monkeypatch):
     tasks = selection(48)
-    answered = module.everyone(living, tasks, host=True)
+    answered = module.answer_all(living, tasks, host=True)
     shares = {id: answered[answered.organelle == id].success.mean() for id in living.ids}
     best = select(living, 'best', tasks)
     assert best.parts == {max(shares, key=shares.get): 1.} and best.seen == {t.id for t in tasks}
@@ -105,7 +105,7 @@ def test_the_best_has_the_highest_lower_bound_and_the_oldest_wins_ties(living, m
 def test_a_merge_weighs_what_each_is_shown_to_add(living, monkeypatch):
     tasks = selection(100)
     right = {None: 10, 'o1': 5, 'o2': 60, 'o3': 30}
-    table = module.everyone(living, tasks, host=True)
+    table = module.answer_all(living, tasks, host=True)
     table['success'] = [i < right[id] for id in (None, *living.ids) for i in range(100)]
     monkeypatch.setattr(module, 'everyone', lambda *args, **how: table)
     made = select(living, 'merged', tasks)
@@ -326,7 +326,7 @@ def in_form(form, template=None):
 
 
 def test_default_papers_are_what_they_always_were():
-    asked, fresh = two_papers(48, 3, ID_CELLS)
+    asked, fresh = two_sets(48, 3, ID_CELLS)
     assert (asked, fresh) == (selection(48, seed=3), selection(48, seed=4))
 
 
@@ -334,7 +334,7 @@ def test_nothing_of_own_cells_is_in_both_papers():
     for n in (24, 700):             # there are not as many
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
-            asked, fresh = two_papers(n, 0, CELLS)
+            asked, fresh = two_sets(n, 0, CELLS)
         assert not {t.id for t in asked} & {t.id for t in fresh} and abs(len(asked) - len(fresh)) < 2
         assert {Cell(t.family, t.depth) for t in asked} == {Cell(t.family, t.depth) for t in fresh} == set(CELLS)
 

@@ -8,7 +8,7 @@ import pytest
 
 from actors import BOTH, GOLD, MATH, SORT, Actors, specialists, wrong_lines
 from evolora.evaluation import routing
-from evolora.evaluation.evaluation import evaluate, everyone, holdout
+from evolora.evaluation.evaluation import evaluate, answer_all, holdout
 from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
@@ -20,7 +20,7 @@ def test_specialists_are_found():
     actors = Actors(specialists)
     router = fit_router(actors, BOTH)
     assert router.table == {'math': 'o1', 'string.sort': 'o2'} and router.best == 'o1'
-    assert (router.answers, router.gflops) == (48, everyone(actors, BOTH).gflops.sum())
+    assert (router.answers, router.gflops) == (48, answer_all(actors, BOTH).gflops.sum())
     assert set(router.fitted) == {t.id for t in BOTH}
     fresh = [t for t in holdout(240) if t.family in ('math', 'string.sort')]
     e = evaluate(actors, fresh, router=router)
@@ -30,7 +30,7 @@ def test_specialists_are_found():
 
 def test_answers_at_hand_are_not_asked_again_but_still_paid():
     actors = Actors(specialists)
-    rows = everyone(actors, BOTH)
+    rows = answer_all(actors, BOTH)
     actors.asked.clear()
     shuffled = fit_router(actors, BOTH, answers=rows.sample(frac=1, random_state=0))
     assert shuffled == fit_router(Actors(specialists), BOTH) and not actors.asked
@@ -68,8 +68,8 @@ def test_who_practises_a_family_is_believed_until_answers_say_otherwise():
 def test_shrinking_beats_a_lucky_family():
     "o1 is right in all but one of 24; o2 got the one sorting task more, and nothing else"
     def says(id, prompt, seed):
-        lucky = prompt == SORT[0].prompt
-        return GOLD[prompt] if (id == 'o2') == lucky or (id == 'o2' and prompt in few) else 'x'
+        at_home = prompt == SORT[0].prompt
+        return GOLD[prompt] if (id == 'o2') == at_home or (id == 'o2' and prompt in few) else 'x'
     few = {t.prompt for t in SORT}
     actors, tasks = Actors(says), MATH + SORT[:2]
     # sorting: o1 solves 1 of 2, o2 solves 2 of 2; overall 13 and 2 of 14
@@ -131,12 +131,12 @@ def test_a_router_belongs_to_its_population():
     (dict(by='depth'), "by expected 'family' or 'cell', got 'depth'"), (dict(prior=-1), 'prior expected 0 or more'),
     (dict(prior=math.inf), 'prior expected 0 or more'), (dict(home=2), 'home expected a share'),
     (dict(level=2), 'level expected'),
-    (dict(answers=everyone(Actors(specialists), BOTH[:-1])), 'expected 48 answers, got 46'),
-    (dict(answers=pd.concat([everyone(Actors(specialists), BOTH)] * 2)), 'got another of o1'),
-    (dict(answers=everyone(Actors(specialists), BOTH, host=True)), 'got another of the host'),
-    (dict(answers=everyone(Actors(specialists), BOTH), host=True), 'expected 72 answers, got 48'),
-    (dict(answers=everyone(Actors(specialists), BOTH), seed=1), 'expected answers or seed, got both'),
-    (dict(answers=everyone(Actors(specialists), BOTH).drop(columns='task')), "none named 'task'"),
+    (dict(answers=answer_all(Actors(specialists), BOTH[:-1])), 'expected 48 answers, got 46'),
+    (dict(answers=pd.concat([answer_all(Actors(specialists), BOTH)] * 2)), 'got another of o1'),
+    (dict(answers=answer_all(Actors(specialists), BOTH, host=True)), 'got another of the host'),
+    (dict(answers=answer_all(Actors(specialists), BOTH), host=True), 'expected 72 answers, got 48'),
+    (dict(answers=answer_all(Actors(specialists), BOTH), seed=1), 'expected answers or seed, got both'),
+    (dict(answers=answer_all(Actors(specialists), BOTH).drop(columns='task')), "none named 'task'"),
 ])
 def test_bad_fits(how, says): assert says in wrong_lines(lambda: fit_router(Actors(specialists), BOTH, **how))
 

@@ -15,7 +15,7 @@ from evolora.experiments.baselines import (CONDITIONS, Life, answer_bits, at_hol
                                            train, with_shots)
 from evolora.ecology.config import EcologyConfig
 from evolora.organelles.learning_rules import learning_flops
-from evolora.evaluation.evaluation import answer, everyone, oracle, samples, selection, vote
+from evolora.evaluation.evaluation import answer, answer_all, oracle, samples, selection, vote
 from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population
@@ -326,13 +326,13 @@ def test_ways_of_a_population_come_from_the_same_answers(host, several):
     tasks = selection(48, seed=9)
     before, found = several.population.weights_hash(), several.ways(tasks)
     assert list(found) == ['routed', 'routed by cell', 'best', 'vote', 'oracle']
-    alone = answer(several.population, tasks, several.speakers(tasks))
+    alone = answer(several.population, tasks, several.routed(tasks))
     assert found['routed'].answers.text.tolist() == alone.text.tolist()
-    assert found['routed'].answers.organelle.tolist() == several.speakers(tasks)
+    assert found['routed'].answers.organelle.tolist() == several.routed(tasks)
     assert set(found['best'].answers.organelle) == {several.best}
-    everybody = everyone(several.population, tasks)
-    assert found['oracle'].accuracy == everybody.groupby(['family', 'depth', 'task']).success.any().mean()
-    assert found['vote'].answers.gflops.sum() == pytest.approx(everybody.gflops.sum())
+    all_ids = answer_all(several.population, tasks)
+    assert found['oracle'].accuracy == all_ids.groupby(['family', 'depth', 'task']).success.any().mean()
+    assert found['vote'].answers.gflops.sum() == pytest.approx(all_ids.gflops.sum())
     assert found['oracle'].accuracy >= max(e.accuracy for e in found.values())
     assert several.population.weights_hash() == before
 
@@ -431,9 +431,9 @@ def test_hosts_are_not_mixed(host, tmp_path):
 
 
 def test_the_holdout_has_three_parts_of_the_holdout_stream():
-    papers = exams(48, 33)
-    assert [len(papers[k]) for k in ('id', 'ood_depth', 'ood_family')] == [48, 17, 16]
-    assert {stream_of(t) for tasks in papers.values() for t in tasks} == {'holdout'}
+    sets = exams(48, 33)
+    assert [len(sets[k]) for k in ('id', 'ood_depth', 'ood_family')] == [48, 17, 16]
+    assert {stream_of(t) for tasks in sets.values() for t in tasks} == {'holdout'}
 
 
 # --- cells and forms
@@ -466,7 +466,7 @@ def live(saved, folder, cells, form='plain'):
     config = EcologyConfig(cells=cells, form=form, founders=2, capacity=2, rank=1, max_rank=1, max_new_tokens=2,
                            variation=dict(mu=2, offspring=0), curriculum=dict(budget=2., budget_max=2),
                            assimilation=dict(merges=0))
-    with begin_session(folder, load_host(saved, threads=1), config) as session: session.live(1, say=None)
+    with begin_session(folder, load_host(saved, threads=1), config) as session: session.live(1, log=None)
     return folder
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from evolora.experiments import gate_calibration as acceptance
 from evolora.assimilation import trials
-from evolora.experiments.gate_calibration import (HOMES, Pool, Sizes, couples, coverage, discovery, false_accepts,
-                                                  level_of, measure, merge_errors, planted, pools, power, samples)
+from evolora.experiments.gate_calibration import (HOMES, Pool, Sizes, candidate_pairs, coverage, discovery,
+                                                  false_accepts, level_of, measure, merge_errors, planted, pools, power,
+                                                  samples)
 from evolora.assimilation.pairing import AssimilationConfig
 from evolora.host.model import load_host
 from evolora.assimilation.merging import RULES
@@ -167,19 +168,19 @@ def test_a_pool_must_be_as_long_as_a_test(found):
 
 def test_every_two_are_a_couple_and_twins_are_the_parents_again():
     made = list(pools(load_host('embedded', threads=1), homes=HOMES[:3], tasks=24, updates=1))
-    assert [p.couple for p in made] == ['string.sort + word.count', 'string.sort + code.format',
+    assert [p.pair for p in made] == ['string.sort + word.count', 'string.sort + code.format',
                                         'word.count + code.format']
     for p in made:
         assert p.child.shape == (24,) and p.parents.shape == p.twins.shape == (2, 24) and p.child.dtype == bool
         assert (p.parents != p.twins).any()
-    table = couples(made)
+    table = candidate_pairs(made)
     assert table.uplift.tolist() == [p.child.mean() - max(p.parents.mean(1)) for p in made]
 
 
 def test_all_tables_are_made_and_every_wait_is_announced(monkeypatch):
     monkeypatch.setattr(acceptance, 'pools', lambda *a, **how: iter([pool(.75, .5, .5)]))
     said, sizes = [], Sizes(streams=10, late=10, sequences=2, logs=2, merges=1, runs=2, gates=4)
-    tables = measure(None, CONFIG, sizes, say=said.append)
+    tables = measure(None, CONFIG, sizes, log=said.append)
     assert list(tables) == ['nulls', 'power', 'samples', 'sequences', 'logs', 'merges', 'couples', 'planted']
     assert all(len(t) for t in tables.values()) and {'model', 'propensities', 'bias', 'mc_se'} <= set(tables['logs'])
     assert 'false accepts …' in said and 'answers of made up' in said and said[-1] == 'planted nulls: 2 of 2 runs'

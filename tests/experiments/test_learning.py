@@ -15,7 +15,7 @@ from evolora.experiments import learning
 from evolora.experiments import results
 from evolora.experiments.baselines import CONDITIONS, Trained, examples_worth, train
 from evolora.experiments.speed import target
-from evolora.evaluation.evaluation import answer, everyone, selection
+from evolora.evaluation.evaluation import answer, answer_all, selection
 from evolora.utils.statistics import holm, iqm, sign_flip
 from evolora.host.model import load_host
 from evolora.experiments.learning import Settings, Unfinished, experiment, packed, read_cells, run_cell, unpacked
@@ -28,7 +28,7 @@ from evolora.ecology.variation import OPERATORS
 TINY = Settings(budget=6., id=24, ood=8, points=2, probe=48, brittle=8)
 
 
-def quiet(*arguments, **how): return experiment(*arguments, jobs=1, say=lambda line: None, **how)
+def quiet(*arguments, **how): return experiment(*arguments, jobs=1, log=lambda line: None, **how)
 
 
 @pytest.fixture(scope='module')
@@ -54,7 +54,7 @@ def test_a_cell_says_what_was_measured(made):
     host, (folder, cells) = load_host('embedded', threads=1), made
     cell = cells[-1]
     trained = train(host, 'local', budget=cell['budget'], match='answers', seed=1)
-    for kind, tasks in learning.exams(24, 8).items():
+    for kind, tasks in learning.evaluation_sets(24, 8).items():
         said = answer(trained.population, tasks, 'o1')
         own = cell['ways']['adapter'][kind]
         assert unpacked(own['bits'], len(tasks)).tolist() == said.success.astype(float).tolist()
@@ -111,7 +111,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
         return real(folder, settings, condition, seed, examples)
     monkeypatch.setattr(learning, 'run_cell', failing)
     with pytest.raises(Unfinished, match='2 of 3 cells failed.*ecology-0: everybody is gone') as e:
-        experiment(['ecology', 'sft_bits', 'frozen'], [0], tmp_path, TINY, jobs=1, say=said.append)
+        experiment(['ecology', 'sft_bits', 'frozen'], [0], tmp_path, TINY, jobs=1, log=said.append)
     assert '\n' not in str(e.value) and [c['condition'] for c in read_cells(tmp_path)] == ['frozen']
     assert any('ecology-0 FAILED' in line for line in said) and any('1/3 frozen-0' in line for line in said)
 
@@ -168,7 +168,7 @@ def test_the_curve_routes_by_the_other_half():
         one = population.birth(rng=rng)
         population.write(one.id, OPERATORS['gaussian'](population.factors(one.id), rng=rng, step=1.))
     tasks, made = selection(48, seed=1), Trained(host, CONDITIONS['ecology'], 0, population)
-    said = everyone(population, tasks)
+    said = answer_all(population, tasks)
     right = said.success.to_numpy().reshape(4, 48)
     expected = []
     for half in (0, 1):
@@ -177,16 +177,17 @@ def test_the_curve_routes_by_the_other_half():
         expected += [right[population.ids.index(router.route([t])[0]), i] for i, t in enumerate(tasks) if i % 2 != half]
     greedy = np.mean([right[population.ids.index(id), i] for i, id in enumerate(
         fit_router(population, tasks, answers=said).route(tasks))])
-    assert learning.standing(made, tasks) == np.mean(expected) < greedy - .1      # choosing and scoring on one is vain
+    assert learning.interim_accuracy(made, tasks) == np.mean(expected) < greedy - .1      # choosing and scoring on one
     alone = Population(host, capacity=1)
     alone.birth()
-    assert learning.standing(Trained(host, CONDITIONS['local'], 0, alone), tasks) == answer(host, tasks).success.mean()
+    trained = Trained(host, CONDITIONS['local'], 0, alone)
+    assert learning.interim_accuracy(trained, tasks) == answer(host, tasks).success.mean()
 
 
 @pytest.mark.slow
 def test_two_processes_make_the_same_cells(made, tmp_path):
     folder, cells = made
-    again = experiment(['frozen', 'local'], range(2), tmp_path, TINY, jobs=2, say=lambda line: None)
+    again = experiment(['frozen', 'local'], range(2), tmp_path, TINY, jobs=2, log=lambda line: None)
     assert [c['ways'] for c in again] == [c['ways'] for c in cells]
 
 

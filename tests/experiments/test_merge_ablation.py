@@ -20,7 +20,7 @@ from evolora.experiments.merge_ablation import (LIVES, Settings, acceptance, exp
 TINY = Settings(generations=3, audit=8, id=24, ood=8)
 
 
-def quiet(*arguments, **how): return experiment(*arguments, jobs=1, say=lambda line: None, **how)
+def quiet(*arguments, **how): return experiment(*arguments, jobs=1, log=lambda line: None, **how)
 
 
 @pytest.fixture(scope='module')
@@ -82,7 +82,7 @@ def test_cells_are_made_once_and_not_mixed(made, tmp_path):
     folder, cells = made
     before = {p.name: p.stat().st_mtime_ns for p in (folder / 'cells').iterdir()}
     said = []
-    assert experiment([1], folder, TINY, jobs=1, say=said.append) == cells and said == ['2 of 2 lives are there']
+    assert experiment([1], folder, TINY, jobs=1, log=said.append) == cells and said == ['2 of 2 lives are there']
     assert {p.name: p.stat().st_mtime_ns for p in (folder / 'cells').iterdir()} == before
     with pytest.raises(ValueError, match='another settings'): quiet([1], folder, TINY.model_copy(update={'ood': 16}))
     assert read_cells(folder) == cells
@@ -101,7 +101,7 @@ def test_only_a_life_without_merges_has_a_budget(tmp_path, name, budget):
 
 
 def test_a_life_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
-    def failing(folder, settings, name, seed, budget, say):
+    def failing(folder, settings, name, seed, budget, log):
         if (name, seed) == ('with', 2): raise ValueError('gone')
         made = cell(name, seed, [1, 0]) | dict(format=1, hashes={}, budget=budget, seconds=0.)
         learning.write_whole(folder / 'cells' / f'{name}-{seed}.json', json.dumps(made))
@@ -119,12 +119,12 @@ def test_the_simulations_are_kept_and_not_mixed(tmp_path, monkeypatch):
         calls.append(1)
         return {'merges': pd.DataFrame({'rule': ['ties'], 'largest': [math.nan]})}
     monkeypatch.setattr(twins, 'measure', measure)
-    first = acceptance(tmp_path, host, Sizes(runs=2), say=lambda line: None)
-    again = acceptance(tmp_path, host, Sizes(runs=2), say=lambda line: None)
+    first = acceptance(tmp_path, host, Sizes(runs=2), log=lambda line: None)
+    again = acceptance(tmp_path, host, Sizes(runs=2), log=lambda line: None)
     assert calls == [1] and again['merges'].rule.tolist() == ['ties'] == first['merges'].rule.tolist()
     assert again['merges'].largest.isna().all()
     with pytest.raises(ValueError, match='tables of these settings'):
-        acceptance(tmp_path, host, Sizes(runs=3), say=lambda line: None)
+        acceptance(tmp_path, host, Sizes(runs=3), log=lambda line: None)
 
 
 # --- what they say

@@ -31,8 +31,8 @@ def weights(population):
             for i in range(3)]
 
 
-def merge(child, mother, father, later=(), niche='string.sort+word.count', name='o9'):
-    return Merge(3, name, ('o1', 'o2'), 'merge', niche, 'merged', {}, {'o1': mother, 'o2': father, name: child},
+def merge(child, parent, father, later=(), niche='string.sort+word.count', name='o9'):
+    return Merge(3, name, ('o1', 'o2'), 'merge', niche, 'merged', {}, {'o1': parent, 'o2': father, name: child},
                  dict(later))
 
 
@@ -63,18 +63,19 @@ def test_there_are_enough_questions_in_every_niche_of_the_ecology():
 
 def test_the_differences_are_those_of_the_answers(population, weights):
     "By hand: the same questions and luck, the better parent on these very tasks, then and later"
-    child, mother, father = weights
+    child, parent, father = weights
     later = {'o9': father, 'o1': child}
-    row = audit(population, [merge(child, mother, father, later)], CELLS, n=48, seed=5).iloc[0]
-    tasks = tasks_for(merge(child, mother, father), CELLS, n=48, seed=5)
-    luck = lambda t: seed_of(5, purpose='audit luck', organelle=t.id)
-    right = Examiner(population).ask({'child': child, 'mother': mother, 'father': father}, tasks, luck)
-    greedy = Examiner(population).ask({'child': child, 'mother': mother, 'father': father}, tasks, luck, temperature=0.)
-    best = max(right['mother'].mean(), right['father'].mean())
+    row = audit(population, [merge(child, parent, father, later)], CELLS, n=48, seed=5).iloc[0]
+    tasks = tasks_for(merge(child, parent, father), CELLS, n=48, seed=5)
+    seed_for = lambda t: seed_of(5, purpose='audit luck', organelle=t.id)
+    who = {'child': child, 'first': parent, 'second': father}
+    right = Examiner(population).ask(who, tasks, seed_for)
+    greedy = Examiner(population).ask(who, tasks, seed_for, temperature=0.)
+    best = max(right['first'].mean(), right['second'].mean())
     assert row.admission == pytest.approx(right['child'].mean() - best)
-    assert row.greedy == pytest.approx(greedy['child'].mean() - max(greedy['mother'].mean(), greedy['father'].mean()))
-    assert row.later == pytest.approx(right['father'].mean() - best)
-    assert row.living == pytest.approx(right['father'].mean() - right['child'].mean())
+    assert row.greedy == pytest.approx(greedy['child'].mean() - max(greedy['first'].mean(), greedy['second'].mean()))
+    assert row.later == pytest.approx(right['second'].mean() - best)
+    assert row.living == pytest.approx(right['second'].mean() - right['child'].mean())
     for name in COMPARISONS:
         assert row[name] == pytest.approx((row[f'{name} wins'] - row[f'{name} losses']) / 48)
         assert row[f'{name} low'] <= row[name] <= row[f'{name} high']

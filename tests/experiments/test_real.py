@@ -20,7 +20,7 @@ def settings(**more):
 @pytest.fixture(scope='module')
 def lived(tmp_path_factory):
     folder = tmp_path_factory.mktemp('real')
-    return folder, real.experiment(folder, settings(), (1, 2), jobs=1, say=lambda line: None)
+    return folder, real.experiment(folder, settings(), (1, 2), jobs=1, log=lambda line: None)
 
 
 def of(cells, arm, seed): return next(c for c in cells if (c['condition'], c['seed']) == (arm, seed))
@@ -93,12 +93,12 @@ def test_every_arm_is_tuned_by_equal_trials_on_selection_questions(tmp_path, mon
         return draw(*cells, stream=stream, **how)
     monkeypatch.setattr(real, 'draw_tasks', listening)
     how = dict(steps=(.002, .02), budget=3., generations=1, jobs=1)
-    table = real.tune(tmp_path, settings(), how.pop('steps'), **how, say=lambda line: None)
+    table = real.tune(tmp_path, settings(), how.pop('steps'), **how, log=lambda line: None)
     assert asked == {'selection'}
     assert table.groupby('arm').size().to_dict() == dict.fromkeys(real.ARMS[1:], 2)
     assert table[table.arm != 'ecology'].GFLOPs.between(2, 4).all()
     monkeypatch.setattr(real, 'run_arm', lambda *work: pytest.fail('a trial was lived again'))
-    assert real.tune(tmp_path, settings(), (.002, .02), **how, say=lambda line: None).equals(table)
+    assert real.tune(tmp_path, settings(), (.002, .02), **how, log=lambda line: None).equals(table)
     with pytest.raises(ValueError, match='name a new folder'):
         real.tune(tmp_path, settings(), (.002, .02), **how | {'budget': 4.})
 

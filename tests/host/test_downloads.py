@@ -283,33 +283,33 @@ def test_a_hub_that_cannot_be_reached_is_one_line(monkeypatch, tmp_path):
 # --- the command
 
 @pytest.fixture
-def say(capfd):
-    def say(*arguments):
+def cli(capfd):
+    def cli(*arguments):
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended: main(list(arguments))
         return (ended.value.code or 0, *capfd.readouterr())
-    return say
+    return cli
 
 
-def test_the_command_says_what_and_how_large_and_that_it_is_there(shop, say, cache):
-    code, out, err = say('host', 'fetch', NAME, '--dry-run')
+def test_the_command_says_what_and_how_large_and_that_it_is_there(shop, cli, cache):
+    code, out, err = cli('host', 'fetch', NAME, '--dry-run')
     assert (code, err) == (0, '') and 'MB on disk' in out and 'nothing was fetched' in out and not cache.exists()
-    code, out, _ = say('host', 'fetch', NAME)
+    code, out, _ = cli('host', 'fetch', NAME)
     assert code == 0 and 'fetched: ' in out and out.startswith(f'{NAME}: ') and 'as pinned' in out
     shop.unlink()
-    code, out, _ = say('host', 'fetch', NAME)
+    code, out, _ = cli('host', 'fetch', NAME)
     assert code == 0 and 'is there already' in out
     KNOWN[NAME].path.write_bytes(KNOWN[NAME].path.read_bytes()[:-1] + b'x')
-    code, out, err = say('host', 'fetch', NAME, '--dry-run')
+    code, out, err = cli('host', 'fetch', NAME, '--dry-run')
     assert code == 0 and 'not what it should be; it would be fetched again' in err
 
 
-def test_what_the_command_cannot_do_is_one_line(shop, say, cache, monkeypatch):
-    code, out, err = say('host', 'fetch', 'smollm3')
+def test_what_the_command_cannot_do_is_one_line(shop, cli, cache, monkeypatch):
+    code, out, err = cli('host', 'fetch', 'smollm3')
     assert (code, out, len(err.splitlines())) == (2, '', 1) and 'expected one of' in err
     monkeypatch.setattr(module, 'room', lambda at: (1000, 2**50))
     for more in ([], ['--dry-run']):
-        code, out, err = say('host', 'fetch', NAME, *more)
+        code, out, err = cli('host', 'fetch', NAME, *more)
         assert (code, len(err.splitlines())) == (2, 1) and 'make room' in err and not cache.exists()
 
 

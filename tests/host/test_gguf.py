@@ -109,8 +109,8 @@ def test_a_run_on_it_goes_on(path, tmp_path):
     from evolora.ecology.sessions import begin_session, resume_session
     config = load_config('debug')
     with begin_session(tmp_path / 'run', load_host(path, device='cpu', threads=1), config, seed=1) as session:
-        session.live(2, say=lambda *_: None)
-    with resume_session(tmp_path / 'run') as again: again.live(3, say=lambda *_: None)
+        session.live(2, log=lambda *_: None)
+    with resume_session(tmp_path / 'run') as again: again.live(3, log=lambda *_: None)
     assert again.ecology.generation == 3 and again.ecology.host.id == str(path)
     write_tiny_gguf(path, seed=5)
     assert 'host was' in wrong_lines(lambda: resume_session(tmp_path / 'run'))

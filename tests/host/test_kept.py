@@ -239,9 +239,9 @@ def lively(folder=None):
 def test_a_run_in_a_form_goes_on_bit_for_bit(tmp_path):
     "Also with nothing kept: a run that is resumed reads all beginnings again"
     host, config = lively()
-    with begin_session(tmp_path / 'whole', host, config, seed=3) as session: session.live(4, say=None)
-    with begin_session(tmp_path / 'halves', host, config, seed=3) as session: session.live(2, say=None)
-    with resume_session(tmp_path / 'halves', tiny_host('llama')) as session: session.live(4, say=None)
+    with begin_session(tmp_path / 'whole', host, config, seed=3) as session: session.live(4, log=None)
+    with begin_session(tmp_path / 'halves', host, config, seed=3) as session: session.live(2, log=None)
+    with resume_session(tmp_path / 'halves', tiny_host('llama')) as session: session.live(4, log=None)
     for table in ('episodes', 'generations', 'ledger', 'lineage'):
         one, two = ((tmp_path / which / f'{table}.jsonl').read_bytes() for which in ('whole', 'halves'))
         assert one == two
@@ -252,7 +252,7 @@ def test_a_run_in_a_form_goes_on_bit_for_bit(tmp_path):
 def test_a_run_says_its_form_and_refuses_another(tmp_path):
     host, config = lively()
     with begin_session(tmp_path / 'run', host, config) as session:
-        session.live(1, say=None)
+        session.live(1, log=None)
         assert session.run.hashes['form'] == FORMS['shots'].hash
     text = (tmp_path / 'run' / 'run.json').read_text()
     (tmp_path / 'run' / 'run.json').write_text(text.replace('"shots": 3', '"shots": 2'))

@@ -84,7 +84,7 @@ def test_a_generation_on_the_thread_is_the_one_of_the_main_thread(host, config, 
     runner, straight = Runner(ecology), Ecology(host, config)
     runner.run(3)
     assert runner.wait(LONG)
-    straight.run(3, say=None)
+    straight.run(3, log=None)
     assert [g.row for g in ecology.history] == [g.row for g in straight.history]
 
 
@@ -161,7 +161,7 @@ def test_a_run_in_which_nothing_is_earned_stops_and_the_panel_says_why(host, con
 
 def test_patience_of_a_session_is_judged_by_its_tables_and_saved(tmp_path):
     with begin_session(tmp_path / 'run', tiny_host(), load_config('debug').model_copy(update={'max_new_tokens': 3}),
-                       every=50) as session: session.live(2, say=None)
+                       every=50) as session: session.live(2, log=None)
     runner = Runner(resume_session(tmp_path / 'run', tiny_host(), every=50))
     runner.run()
     assert runner.wait(LONG) and runner.error is None and runner.left == runner.rest == 0
@@ -252,7 +252,7 @@ def test_weights_are_drawn_for_the_page_that_is_open_and_no_other(ecology, monke
 def test_weights_are_drawn_no_more_often_than_they_may_while_generations_are_left(ecology, monkeypatch):
     monkeypatch.setattr(window, '_EVERY', 0.)
     lab, drawn = opened(stepped(Lab(ecology)), 'Kinship'), []
-    real = window.everybody_specs
+    real = window.population_specs
     monkeypatch.setattr(window, 'everybody_specs', lambda *given: drawn.append(1) or real(*given))
     lab._rested = float('inf')
     stepped(lab, 4)
@@ -286,7 +286,7 @@ def test_winter_comes_at_the_press_of_a_button(ecology):
 
 
 def test_before_there_is_an_ecology_nothing_can_be_turned(host, config, tmp_path):
-    with begin_session(tmp_path / 'run', host, config) as session: session.live(1, say=None)
+    with begin_session(tmp_path / 'run', host, config) as session: session.live(1, log=None)
     lab = Lab(tmp_path / 'run')
     assert lab.winter_button.disabled and all(box.disabled for box in lab.knobs.values())
     for page, out in (('Organelle', lab.weights), ('Kinship', lab.kinship)):
@@ -409,7 +409,7 @@ def test_what_is_suggested_to_ask_is_a_question_of_the_run(host, config, tmp_pat
     assert rest(Lab(Ecology(host, config))).prompt.placeholder == 'Sort the letters: jghn'
     other = config.model_copy(update={'cells': ['logic.bool:1', 'math:1']})
     wanted = example([Cell('logic.bool', 1)])
-    with begin_session(tmp_path / 'run', host, other) as session: session.live(1, say=None)
+    with begin_session(tmp_path / 'run', host, other) as session: session.live(1, log=None)
     lab = Lab(tmp_path / 'run')
     assert lab.ecology is None and lab.prompt.placeholder == wanted, 'before anything is loaded'
     stepped(lab).ask_button.click()
@@ -419,7 +419,7 @@ def test_what_is_suggested_to_ask_is_a_question_of_the_run(host, config, tmp_pat
 
 
 def test_a_folder_with_cells_that_are_unknown_here_is_shown_all_the_same(host, config, tmp_path, monkeypatch):
-    with begin_session(tmp_path / 'run', host, config) as session: session.live(1, say=None)
+    with begin_session(tmp_path / 'run', host, config) as session: session.live(1, log=None)
     def unknown(run): raise ValueError('expected a task family')
     monkeypatch.setattr(window, 'cells_of', unknown)
     lab = Lab(tmp_path / 'run')
@@ -443,10 +443,10 @@ def test_the_last_verdict_on_an_answer_counts_once_and_is_worth_what_waits(ecolo
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
     rest(lab)
     for button in (lab.up_button, lab.up_button, lab.down_button): button.click()
-    assert 'blamed: worth 2 in the next generation' in lab.thumbs.value and ecology.controls.waiting[1] == 1
+    assert 'blamed: worth 2 in the next generation' in lab.verdicts.value and ecology.controls.waiting[1] == 1
     stepped(lab)
     assert [(f['up'], f['reward']) for f in ecology.history[-1].feedback] == [(False, -2.)]
-    assert lab.up_button.disabled and 'booked' in lab.thumbs.value
+    assert lab.up_button.disabled and 'booked' in lab.verdicts.value
     with pytest.raises(ValueError, match='booked'): lab.thumb(True)
     stepped(lab)
     assert ecology.history[-1].feedback == []
@@ -677,7 +677,7 @@ def test_the_boxes_of_new_are_labelled_as_such(ecology):
 # folders
 
 def test_a_look_loads_no_model_and_resume_does(host, config, tmp_path):
-    with begin_session(tmp_path / 'run', host, config) as session: session.live(2, say=None)
+    with begin_session(tmp_path / 'run', host, config) as session: session.live(2, log=None)
     lab = Lab(tmp_path / 'run')
     with pytest.raises(ValueError, match='resume'): lab.turn(ticket=.5)
     assert lab.ecology is None
@@ -691,10 +691,10 @@ def test_a_look_loads_no_model_and_resume_does(host, config, tmp_path):
 
 def test_what_was_lived_before_is_told_too(host, config, tmp_path):
     folder, ecology = tmp_path / 'run', Ecology(host, config)
-    ecology.run(3, say=None)
+    ecology.run(3, log=None)
     assert said_so_far(rest(Lab(ecology))) == [0, 1, 2]
     with begin_session(folder, host, config) as session:
-        session.live(2, say=None)
+        session.live(2, log=None)
         watching = Lab(folder)
         assert said_so_far(watching) == [0, 1] and repr(session.ecology.history[-1]) in watching.ticker.value
     assert said_so_far(stepped(watching)) == [0, 1, 2]
@@ -702,7 +702,7 @@ def test_what_was_lived_before_is_told_too(host, config, tmp_path):
 
 def test_the_books_of_an_organelle_come_to_what_it_owns(host, config, tmp_path):
     folder = tmp_path / 'run'
-    with begin_session(folder, host, config) as session: session.live(2, say=None)
+    with begin_session(folder, host, config) as session: session.live(2, log=None)
     def check(lab, since):
         assert lab.view.since == since and set(lab.view.alive.index) <= set(lab.view.books)
         for id, energy in lab.view.alive['energy'].items():
@@ -714,14 +714,14 @@ def test_the_books_of_an_organelle_come_to_what_it_owns(host, config, tmp_path):
     check(stepped(lab, 2), 0)               # its session has tables
     check(stepped(Lab(folder)), 0)          # who takes over knows it too
     ecology = Ecology(host, config)
-    ecology.run(3, say=None)
+    ecology.run(3, log=None)
     check(stepped(Lab(ecology)), 2)         # of an ecology in memory, only the latest is at hand
     check(stepped(Lab(Ecology(host, config, seed=1)), 3), 0)
 
 
 def test_a_folder_whose_session_broke_off_goes_on_from_its_checkpoint(host, config, tmp_path, monkeypatch):
     folder = tmp_path / 'run'
-    with begin_session(folder, host, config) as session: session.live(2, say=None)
+    with begin_session(folder, host, config) as session: session.live(2, log=None)
     lab = stepped(Lab(folder))
     breaks_once(lab.ecology, monkeypatch)
     stepped(lab, 3)
@@ -749,20 +749,20 @@ def test_a_folder_that_is_moved_away_is_said_and_watched_again_when_it_is_back(h
         while not seen() and time.monotonic() < end: time.sleep(.05)
         assert seen()
     folder, away = tmp_path / 'run', tmp_path / 'away'
-    with begin_session(folder, host, config) as session: session.live(1, say=None)
+    with begin_session(folder, host, config) as session: session.live(1, log=None)
     lab = Lab(folder)
     folder.rename(away)
     until(lambda: 'not there any more' in lab.status.value and 'run folder' in lab.error.value)
     assert lab.step_button.disabled
     away.rename(folder)
     until(lambda: lab.error.value == '' and not lab.step_button.disabled)
-    with resume_session(folder, host) as session: session.live(2, say=None)
+    with resume_session(folder, host) as session: session.live(2, log=None)
     until(lambda: lab.view.generation == 2)
 
 
 def test_a_free_folder_is_resumed_and_written_and_left_to_others(host, config, tmp_path):
     folder = tmp_path / 'run'
-    with begin_session(folder, host, config) as session: session.live(2, say=None)
+    with begin_session(folder, host, config) as session: session.live(2, log=None)
     lab = Lab(folder)
     assert lab.view.generation == 2 and lab.ecology is None
     lab.step()
@@ -778,7 +778,7 @@ def test_a_free_folder_is_resumed_and_written_and_left_to_others(host, config, t
 
 def test_a_run_that_cannot_be_saved_is_said_when_its_lab_is_closed(host, config, tmp_path, monkeypatch):
     folder = tmp_path / 'run'
-    with begin_session(folder, host, config) as session: session.live(1, say=None)
+    with begin_session(folder, host, config) as session: session.live(1, log=None)
     lab = stepped(Lab(folder))
     def full(): raise OSError('no space left')
     monkeypatch.setattr(lab.runner.world, 'save', full)
@@ -789,11 +789,11 @@ def test_a_run_that_cannot_be_saved_is_said_when_its_lab_is_closed(host, config,
 
 def test_a_folder_where_somebody_is_at_work_is_watched(host, config, tmp_path):
     with begin_session(tmp_path / 'run', host, config) as session:
-        session.live(1, say=None)
+        session.live(1, log=None)
         lab = Lab(tmp_path / 'run')
         assert 'at work' in lab.status.value and lab.step_button.disabled
         with pytest.raises(ValueError, match='watched'): lab.step()
-        session.live(2, say=None)
+        session.live(2, log=None)
         until = time.monotonic() + LONG
         while lab.view.generation < 2 and time.monotonic() < until: time.sleep(.05)
         assert lab.view.generation == 2
@@ -810,14 +810,14 @@ def test_a_folder_without_checkpoint_is_shown(ecology, tmp_path):
 def test_a_folder_says_what_the_ecology_says(host, config, tmp_path):
     from evolora.analysis.tables import load
     from evolora.lab.views import look_at
-    with begin_session(tmp_path / 'run', host, load_config('ecology')) as session: session.live(2, say=None)
+    with begin_session(tmp_path / 'run', host, load_config('ecology')) as session: session.live(2, log=None)
     here, there = look(session.ecology), look_at(load(tmp_path / 'run'))
     pd.testing.assert_frame_equal(here.alive.sort_index(), there.alive.sort_index(), check_dtype=False)
     assert [v['says'] for v in here.verdicts] == [v['says'] for v in there.verdicts]
 
 
 def test_who_is_right_how_often_is_seen_before_anybody_is_better_than_others(ecology):
-    ecology.run(1, say=None)
+    ecology.run(1, log=None)
     table, asked = look(ecology).alive, ecology.demography.recent
     assert (table['competence'] == 0).all() and len(asked), 'nothing sets them apart yet'
     share = asked.groupby(['organelle', 'family', 'depth', 'task'])['success'].mean().groupby('organelle').mean()
@@ -853,7 +853,7 @@ def test_hostile_text_does_nothing(ecology, text):
 # the curves
 
 def test_the_data_of_the_curves_is_bounded_and_keeps_totals(ecology):
-    ecology.run(3, say=None)
+    ecology.run(3, log=None)
     rows = [ecology.history[i % 3].row | {'generation': i, 'gates': {'ready': 1, f'x{i}': 9}} for i in range(10_001)]
     drawn = points(rows)
     assert len(drawn) <= 500 and sum(p['births'] for p in drawn) == sum(r['births'] for r in rows)
@@ -863,7 +863,7 @@ def test_the_data_of_the_curves_is_bounded_and_keeps_totals(ecology):
 
 
 def test_a_gate_keeps_its_colour_while_a_run_goes_on(ecology):
-    ecology.run(1, say=None)
+    ecology.run(1, log=None)
     names = [*GATES, *EVENTS, 'ready']
     def colors(kept):       # a picture has five gates at most, and the others
         counts = {name: 1 + 99 * (name in kept) for name in names}

@@ -450,15 +450,15 @@ def schooling(host, seed, shuffle=False, updates=10, **config):
     plasticity = Plasticity(population, PlasticityConfig(**config))
     for g in range(updates):
         asked = [t for t in sample_tasks(cell, n=8, rng=stream(seed, generation=g)) for _ in range(8)]
-        luck = [seed_of(seed, generation=g, organelle=i) for i in range(len(asked))]
-        made = population.generate([t.prompt for t in asked], ['o1'] * len(asked), seeds=luck)
+        draws = [seed_of(seed, generation=g, organelle=i) for i in range(len(asked))]
+        made = population.generate([t.prompt for t in asked], ['o1'] * len(asked), seeds=draws)
         reward = np.array([grade(t, x).success for t, x in zip(asked, made.texts)], float)
         if shuffle: stream(seed, generation=g, purpose='shuffle').shuffle(reward)
         advantage = plasticity.advantages(reward, ['o1'] * len(asked), [t.id for t in asked], ['c'] * len(asked))
         plasticity.learn(Lesson([t.prompt for t in asked], made.tokens, ['o1'] * len(asked), advantage), rng=stream(g))
     test = sample_tasks(cell, stream='selection', n=96, rng=stream(seed, purpose='test'))
-    luck = [seed_of(seed, purpose='test', organelle=i) for i in range(len(test))] * 2
-    made = population.generate([t.prompt for t in test] * 2, ['o1'] * 96 + ['o2'] * 96, seeds=luck)
+    draws = [seed_of(seed, purpose='test', organelle=i) for i in range(len(test))] * 2
+    made = population.generate([t.prompt for t in test] * 2, ['o1'] * 96 + ['o2'] * 96, seeds=draws)
     right = [grade(t, x).success for t, x in zip(test * 2, made.texts)]
     return (sum(right[:96]) - sum(right[96:])) / 96
 

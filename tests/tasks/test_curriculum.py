@@ -144,9 +144,9 @@ def test_a_restored_curriculum_goes_on_in_the_same_way():
         for generation in generations:
             curriculum.inherit(f'c{generation}', ['o0', 'o1'])
             plan = curriculum.plan([*foragers(4), Forager(f'c{generation}', 5., traits())], rng_for=rng_for(generation))
-            luck = np.random.default_rng([generation, len(plan)])
-            solved = luck.random(len(plan)) < .3 + .01 * generation
-            net = luck.normal(size=len(plan))
+            draws = np.random.default_rng([generation, len(plan)])
+            solved = draws.random(len(plan)) < .3 + .01 * generation
+            net = draws.normal(size=len(plan))
             curriculum.observe(plan.assign(success=solved, progress=solved, net=net), generation=generation)
             curriculum.forget(f'c{generation}')
         return json.dumps(curriculum.state())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from couples import decided, luck_decides, meeting, world
+from scripted import decided, chance_decides, meeting, world
 from evolora.organelles import learning_rules as rules
 from evolora.ecology import ecology as ecologies
 from evolora.assimilation.pairing import AssimilationConfig
@@ -97,7 +97,7 @@ def test_the_same_part_again_is_no_error_and_another_one_is():
     one_line(lambda: book.register('a', 3, 'y'), "'a'", 'replace=True')
     assert book['a'] == 2 and book.own == {'a': 'x'}
     book.register('a', 3, 'y', replace=True)
-    assert book['a'] == 3 and book.marks(['a', 'b']) == {'part a': 'y'}
+    assert book['a'] == 3 and book.hashes(['a', 'b']) == {'part a': 'y'}
 
 
 @pytest.mark.parametrize('name', ['', 'A', 'math:1', 'a+b', 'a b', 'a\n', '../a', 'a' * 41, None, 7, '1a'])
@@ -208,10 +208,10 @@ def test_a_family_that_asks_or_scores_otherwise_is_another_one():
 def test_a_rule_of_ones_own_teaches(host, monkeypatch):
     register_rule(praise, costs='local')
     assert costs_like('praise') == 'local' and costs_like('node') == 'node'
-    monkeypatch.setattr(Form, 'grade', lambda _, task, text: luck_decides(task, text))
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: chance_decides(task, text))
     def after(rule):
         e = Ecology(host, world(plasticity=PlasticityConfig(rule=rule, warmup=0)))
-        e.run(2, say=None)      # the first generation teaches what to expect
+        e.run(2, log=None)      # the first generation teaches what to expect
         return e.population.weights_hash(), e.history[-1].row['gflops']['learn']
     (mine, mine_cost), (usual, usual_cost), (none, _) = (after(r) for r in ('praise', 'local', 'none'))
     assert len({mine, usual, none}) == 3 and mine_cost > 0 < usual_cost
@@ -304,7 +304,7 @@ def own_world(**changes):
 def test_a_run_goes_on_with_the_same_parts_alone(tmp_path, host):
     def register(): return register_family(Reverse()), register_rule(praise), register_gate(BROAD)
     register()
-    with begin_session(tmp_path / 'run', host, own_world(), every=1) as session: session.live(2, say=None)
+    with begin_session(tmp_path / 'run', host, own_world(), every=1) as session: session.live(2, log=None)
     run = Run.open(tmp_path / 'run')
     own = {k for k in run.hashes if k not in hashes_of(host)} - {'config'}
     assert own == {'task family string.reverse', 'rule praise', 'gate broad'}
@@ -327,7 +327,7 @@ def test_a_run_goes_on_with_the_same_parts_alone(tmp_path, host):
 def test_the_rest_of_a_process_does_not_change_a_run(host):
     def lived():
         e = Ecology(host, world(), seed=3)
-        e.run(2, say=None)
+        e.run(2, log=None)
         return e.population.weights_hash(), e.hashes()
     before = lived()
     register_family(Reverse())

@@ -372,8 +372,8 @@ def noise(self: Evaluator) -> float:
     variance, x = 2 * losses.var(1, ddof=1).mean(), np.log(self.sizes) - np.log(self.sizes).mean()
     if self.kind == 'paired_gain':
         def scored(table): return score(paired_gain(losses, table))
-        luck = np.sqrt(variance / losses.size)
+        spread = np.sqrt(variance / losses.size)
     else:
         def scored(table): return score(fit(self.sizes, table), self.kind)
-        luck = np.sqrt(variance / (losses.shape[1] * (x**2).sum())) * x[:, None]
-    return float(logit(scored(losses - luck)) - logit(scored(losses)))
+        spread = np.sqrt(variance / (losses.shape[1] * (x**2).sum())) * x[:, None]
+    return float(logit(scored(losses - spread)) - logit(scored(losses)))

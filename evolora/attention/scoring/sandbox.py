@@ -108,22 +108,22 @@ def _bits(index: int, mask: int, yes: int, no: int) -> list[tuple]:
 def _filter(machine: int, pid: int) -> bytes:
     "The program for the kernel"
     numbers = [row.split()[1 + machine] for row in _ALWAYS.split(',')]
-    say = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
+    program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
     for number in numbers:
-        if number != '-': say += _when(int(number), (_RETURN, 0, 0, _ALLOW))
+        if number != '-': program += _when(int(number), (_RETURN, 0, 0, _ALLOW))
     pick = lambda *both: both[machine]
-    say += _when(pick(2, None), *_bits(1, _WRITES, _DENY, _ALLOW))                  # open
-    say += _when(pick(257, 56), *_bits(2, _WRITES, _DENY, _ALLOW))                  # openat
-    say += _when(pick(56, 220), *_bits(0, 0x10000, _ALLOW, _DENY))                  # clone: CLONE_THREAD
-    for number in (pick(62, 129), pick(234, 131)): say += _when(number, *_one_of(0, (pid,)))      # kill, tgkill
+    program += _when(pick(2, None), *_bits(1, _WRITES, _DENY, _ALLOW))                  # open
+    program += _when(pick(257, 56), *_bits(2, _WRITES, _DENY, _ALLOW))                  # openat
+    program += _when(pick(56, 220), *_bits(0, 0x10000, _ALLOW, _DENY))                  # clone: CLONE_THREAD
+    for number in (pick(62, 129), pick(234, 131)): program += _when(number, *_one_of(0, (pid,)))      # kill, tgkill
     # prlimit64 with a new limit is a change; its pointer has two halves.
-    say += _when(pick(302, 261), _argument(2), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _DENY),
+    program += _when(pick(302, 261), _argument(2), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _DENY),
                  _argument(2, True), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _DENY), (_RETURN, 0, 0, _ALLOW))
-    say += _when(pick(157, 167), *_one_of(0, _NAMES))                               # prctl
-    say += _when(pick(72, 25), *_one_of(1, _DUPLICATES))                            # fcntl
-    say += _when(pick(16, 29), (_RETURN, 0, 0, _NO_TERMINAL))                       # ioctl
-    say += [(_AT_LEAST, 0, 1, _LATEST), (_RETURN, 0, 0, _NO_SUCH), (_RETURN, 0, 0, _DENY)]
-    return b''.join(struct.pack('HBBI', *step) for step in say)
+    program += _when(pick(157, 167), *_one_of(0, _NAMES))                               # prctl
+    program += _when(pick(72, 25), *_one_of(1, _DUPLICATES))                            # fcntl
+    program += _when(pick(16, 29), (_RETURN, 0, 0, _NO_TERMINAL))                       # ioctl
+    program += [(_AT_LEAST, 0, 1, _LATEST), (_RETURN, 0, 0, _NO_SUCH), (_RETURN, 0, 0, _DENY)]
+    return b''.join(struct.pack('HBBI', *step) for step in program)
 
 # %% ../../../nbs/12_attention/scoring/05_sandbox.ipynb #a52525e8
 _DIES_WITH_PARENT, _NO_NEW_RIGHTS = 1, 38       # of prctl

@@ -151,7 +151,7 @@ def _steps(model: nn.Module, tier: Tier, corpus: Corpus, seed: int, sha) -> Iter
 
 def train(mechanism_class: type[Mixer], tier: Tier, size: Size, *, seed: int, corpus: Corpus,
           start: int | None = None, # seed of the weights, where it is another than that of the batches
-          say: Callable[[str], None] | None = None, # gets a line at each horizon
+          log: Callable[[str], None] | None = None, # gets a line at each horizon
           after: Callable[[nn.Module], None] | None = None, # gets the trained model
           device: str = 'cpu') -> Trained:
     "Train one model and measure it; the same arguments give the same losses to the bit, on one machine"
@@ -170,7 +170,7 @@ def train(mechanism_class: type[Mixer], tier: Tier, size: Size, *, seed: int, co
                 measured = held_losses(model, held, tier.recall)
                 found |= {h: measured for h, end in ends.items() if end == step}
                 loss = measured['loss']
-                if say: say(f"step {step} of {tier.steps}: loss {loss:.4f} (text {measured['text']:.4f}, recall "
+                if log: log(f"step {step} of {tier.steps}: loss {loss:.4f} (text {measured['text']:.4f}, recall "
                             f"{measured['recall']:.4f})")
             if not math.isfinite(loss):
                 found, status, why = {}, 'diverged', f'the loss was {loss} at step {step} of {tier.steps}'

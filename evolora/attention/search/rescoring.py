@@ -30,14 +30,14 @@ from ...utils.files import write_whole
 FRESH = 1000        # no search uses seeds from here on
 
 def rescore(evaluator: Evaluator, programs: Mapping[str, Program], workers: Workers,
-            say: Callable[[str], None] = lambda line: None) -> dict[str, dict]:
+            log: Callable[[str], None] = lambda line: None) -> dict[str, dict]:
     "Status, why, score and measurements of each program by name; the evaluator has fresh seeds"
     evaluator.measure(evaluator.baseline)
     jobs = {name: evaluator.job(program) for name, program in programs.items()}
     outcomes, found = workers.map([job for job in jobs.values() if job]), {}
     for name, job in jobs.items():
         found[name] = evaluator.judge(programs[name], next(outcomes) if job else None)
-        say(f"{name}: {found[name]['status']}")
+        log(f"{name}: {found[name]['status']}")
     return found
 
 def controls(tier: Tier) -> dict[str, Program]:
@@ -128,7 +128,7 @@ def _mixed(members: Sequence[dict], recall: float) -> float:
 _TOKENS = 1 << 26       # bytes of JSON: the loss of every held token of the largest tier takes a tenth of that
 
 def ensemble(evaluator: Evaluator, programs: Sequence[Program], workers: Workers,
-             say: Callable[[str], None] = lambda line: None) -> list[dict]:
+             log: Callable[[str], None] = lambda line: None) -> list[dict]:
     "A row for each K: the loss of the best K together, of their mean and best, and of K softmaxes together"
     def job(program: Program, seed: int) -> Job:
         return Job('evolora.attention.search.rescoring:member',
@@ -138,7 +138,7 @@ def ensemble(evaluator: Evaluator, programs: Sequence[Program], workers: Workers
     jobs = [*(job(program, FRESH) for program in programs),
             *(job(evaluator.baseline, FRESH + i) for i in range(len(programs)))]
     outcomes = list(workers.map(jobs))
-    for lost in (outcome for outcome in outcomes if outcome.status != 'ok'): say(f'a member {lost.status}: {lost.why}')
+    for lost in (outcome for outcome in outcomes if outcome.status != 'ok'): log(f'a member {lost.status}: {lost.why}')
     ours, base = ([outcome.result for outcome in part if outcome.status == 'ok']
                   for part in (outcomes[:len(programs)], outcomes[len(programs):]))
     rows, recall = [], evaluator.tier.recall
@@ -164,17 +164,17 @@ def _short(found: Mapping) -> dict:
     return {name: found['measured'].get(name) for name in kept} | dict(status=found['status'], why=found['why'])
 
 def findings(rows: Sequence[Mapping], evaluator: Evaluator, *, top: int = 3, workers: Workers | None = None,
-             say: Callable[[str], None] = lambda line: None) -> dict:
+             log: Callable[[str], None] = lambda line: None) -> dict:
     "Winners, controls, ablation, ensemble and horizons of a search, on the fresh seeds of this evaluator; JSON"
     workers = workers or Workers()
     best = sorted((row for row in rows if row['status'] == 'ok' and row['index']), key=lambda row: -row['score'])[:top]
     named = {f"candidate {row['index']}": Program(row['source']) for row in best}
-    say(f'{len(best)} winners and {len(CONTROLS)} controls on {len(evaluator.seeds)} fresh seeds')
-    again = rescore(evaluator, named | controls(evaluator.tier), workers, say)
-    say('what the winner is made of')
+    log(f'{len(best)} winners and {len(CONTROLS)} controls on {len(evaluator.seeds)} fresh seeds')
+    again = rescore(evaluator, named | controls(evaluator.tier), workers, log)
+    log('what the winner is made of')
     apart = ablation(evaluator, Program(best[0]['source']), best[0]['notes'], workers) if best else []
-    say('ensembles')
-    together = ensemble(evaluator, list(named.values()), workers, say) if best else []
+    log('ensembles')
+    together = ensemble(evaluator, list(named.values()), workers, log) if best else []
     base = evaluator.evaluate(evaluator.baseline)
     return dict(tier=evaluator.tier.name, seeds=list(evaluator.seeds), baseline=_short(base),
                 winners=[dict(index=row['index'], digest=row['digest'], score=row['score'],

@@ -243,7 +243,7 @@ def _propose(self: Search) -> list[dict]:
     return rows
 
 # %% ../../../nbs/12_attention/search/06_search.ipynb #54c43e5c
-def _measured(judge: Judge, rows: list[dict], workers: Workers, say: Callable[[dict], None]) -> list[dict]:
+def _measured(judge: Judge, rows: list[dict], workers: Workers, log: Callable[[dict], None]) -> list[dict]:
     "The rows of a batch with what came of them, in order"
     programs = [Program(row['source']) if row['status'] == 'ok' else None for row in rows]
     jobs = [judge.job(program) if program else None for program in programs]
@@ -251,7 +251,7 @@ def _measured(judge: Judge, rows: list[dict], workers: Workers, say: Callable[[d
     for row, program, job in zip(rows, programs, jobs):
         if program: row = row | judge.judge(program, next(outcomes) if job is not None else None)
         done.append(row)
-        say(row)
+        log(row)
     return done
 
 @patch
@@ -263,9 +263,9 @@ def _remember(self: Search, rows: list[dict]) -> None:
     (self.folder / _PENDING).unlink(missing_ok=True)
 
 @patch
-def step(self: Search, *, workers: Workers | None = None, say: Callable[[dict], None] = lambda row: None) -> list[dict]:
+def step(self: Search, *, workers: Workers | None = None, log: Callable[[dict], None] = lambda row: None) -> list[dict]:
     "The next batch: proposed, measured and remembered"
-    rows = _measured(self.judge, self._propose(), workers or Workers(), say)
+    rows = _measured(self.judge, self._propose(), workers or Workers(), log)
     self._remember(rows)
     return rows
 
@@ -287,10 +287,10 @@ def reason(self: Search) -> str:
     return ''
 
 @patch
-def run(self: Search, *, workers: Workers | None = None, say: Callable[[dict], None] = lambda row: None) -> str:
+def run(self: Search, *, workers: Workers | None = None, log: Callable[[dict], None] = lambda row: None) -> str:
     "Search until there is a reason to stop, which is returned; what is done when it is interrupted is kept"
-    if self._waiting(): self.step(workers=workers, say=say)     # a batch that was begun is finished
-    while not (why := self.reason()): self.step(workers=workers, say=say)
+    if self._waiting(): self.step(workers=workers, log=log)     # a batch that was begun is finished
+    while not (why := self.reason()): self.step(workers=workers, log=log)
     write_whole(self.folder / _END, json.dumps({'reason': why, 'candidates': self.done}) + '\n')
     return why
 

@@ -277,19 +277,19 @@ def run(program, machine, number, *arguments):
 def test_what_the_filter_says_to_each_call(machine):
     program, pick = sandbox._filter(machine, 1234), lambda *both: both[machine]
     allow, deny, missing = 0x7FFF0000, 0x50001, 0x50026
-    def say(number, *arguments): return run(program, machine, number, *arguments)
+    def log(number, *arguments): return run(program, machine, number, *arguments)
     openat, clone, kill, prlimit = pick(257, 56), pick(56, 220), pick(62, 129), pick(302, 261)
-    assert say(openat, 0, 0, os.O_RDONLY | 0o2000000) == allow and say(pick(1, 64)) == allow
-    for flag in (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_APPEND, 0o20200002): assert say(openat, 0, 0,
+    assert log(openat, 0, 0, os.O_RDONLY | 0o2000000) == allow and log(pick(1, 64)) == allow
+    for flag in (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_APPEND, 0o20200002): assert log(openat, 0, 0,
         flag) == deny
-    assert say(clone, 0x3D0F00) == allow and say(clone, 17) == say(clone, 0x4000000 | 17) == deny
-    assert say(kill, 1234) == allow and say(kill, 1) == say(kill, 0) == say(kill, 2**32 - 1) == deny
-    assert say(prlimit, 0, 9, 0) == allow and say(prlimit, 0, 9, 4096) == say(prlimit, 0, 9, 1 << 40) == deny
-    assert say(pick(157, 167), 15) == allow and say(pick(157, 167), 1) == say(pick(157, 167), 22) == deny
-    assert say(pick(72, 25), 0, 3) == allow and say(pick(72, 25), 0, 8) == deny
+    assert log(clone, 0x3D0F00) == allow and log(clone, 17) == log(clone, 0x4000000 | 17) == deny
+    assert log(kill, 1234) == allow and log(kill, 1) == log(kill, 0) == log(kill, 2**32 - 1) == deny
+    assert log(prlimit, 0, 9, 0) == allow and log(prlimit, 0, 9, 4096) == log(prlimit, 0, 9, 1 << 40) == deny
+    assert log(pick(157, 167), 15) == allow and log(pick(157, 167), 1) == log(pick(157, 167), 22) == deny
+    assert log(pick(72, 25), 0, 3) == allow and log(pick(72, 25), 0, 8) == deny
     # socket, execve, ptrace, unlinkat, mount, unshare, bpf, setsid, shmget
     for number in (pick(41, 198), pick(59, 221), pick(101, 117), pick(263, 35), pick(165, 40), pick(272, 97), pick(321,
         280),
-                   pick(112, 157), pick(29, 194)): assert say(number) == deny
-    for number in (425, 435, 437, 438, 999, 0x40000000 + 2): assert say(number) == missing
+                   pick(112, 157), pick(29, 194)): assert log(number) == deny
+    for number in (425, 435, 437, 438, 999, 0x40000000 + 2): assert log(number) == missing
     assert run(program, 1 - machine, 0) == 0x80000000

@@ -141,7 +141,7 @@ def test_a_training_goes_through_json(trained):
 
 def test_lines_are_said_at_the_horizons(library, softmax):
     said = []
-    train(softmax, read_tier('tiny', steps=8, held=1), SIZE, seed=0, corpus=library, say=said.append)
+    train(softmax, read_tier('tiny', steps=8, held=1), SIZE, seed=0, corpus=library, log=said.append)
     assert [line.split(':')[0] for line in said] == ['step 2 of 8', 'step 4 of 8', 'step 8 of 8']
 
 

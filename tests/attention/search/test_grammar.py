@@ -257,8 +257,8 @@ def planted(proposer, seed, evaluations=60, noise=.05):
     target = grammar.draw(stream(seed, purpose='target'))
     for n in range(evaluations):
         proposal = proposer.propose(stream(seed, generation=n, purpose='propose'), archive)
-        luck = noise * stream(seed, generation=n, purpose='noise').standard_normal()
-        score = agree(grammar, grammar.read(proposal.notes), target) + luck
+        draws = noise * stream(seed, generation=n, purpose='noise').standard_normal()
+        score = agree(grammar, grammar.read(proposal.notes), target) + draws
         archive.append(Member(n, proposal.source, score, proposal.notes))
     best = max(archive, key=lambda m: m.score)
     return agree(grammar, grammar.read(best.notes), target), [m.source for m in archive]

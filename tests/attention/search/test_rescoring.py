@@ -86,9 +86,9 @@ def planted(monkeypatch, extra):
     "Losses that follow a law, and are higher by `extra(module of the mechanism, dim)`"
     def train(mechanism, tier, size, *, seed, corpus, start=None, **settings):
         rng = np.random.default_rng([seed, size.dim])
-        luck = .01 * rng.standard_normal()          # of the seed and size, so that pairs share it
+        draws = .01 * rng.standard_normal()          # of the seed and size, so that pairs share it
         own = np.random.default_rng([seed, size.dim, *mechanism.__module__.encode()])
-        loss = 3 - .2 * np.log(size.dim) + luck + .001 * own.standard_normal() + extra(mechanism.__module__, size.dim)
+        loss = 3 - .2 * np.log(size.dim) + draws + .001 * own.standard_normal() + extra(mechanism.__module__, size.dim)
         both = {h: loss + .1 * (1 - h) for h in (.25, .5, 1.)}
         return Trained('ok', '', both, both, both, {'all': 12 * size.dim**2, 'own': 0}, 1000 * tier.steps, '', 1.)
     monkeypatch.setattr(evaluation, 'train', train)

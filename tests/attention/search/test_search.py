@@ -430,8 +430,8 @@ class Planted:
         genome = self.grammar.read(Noting.known[digest])
         return float(np.mean([getattr(genome, gene) == getattr(self.target, gene) for gene in self.grammar.genes]))
     def judge(self, program, outcome):
-        luck = .05 * stream(self.seed, purpose=program.digest).standard_normal()
-        return dict(status='ok', why='', score=self.true(program.digest) + luck, measured={})
+        draws = .05 * stream(self.seed, purpose=program.digest).standard_normal()
+        return dict(status='ok', why='', score=self.true(program.digest) + draws, measured={})
 
 
 class Noting:

@@ -337,11 +337,11 @@ def test_an_ecology_lives_learns_and_goes_on(trained, tmp_path):
         'cells': ['logic.bool:1', 'regex.recognition:1'], 'max_new_tokens': 8, 'temperature': .5})
     assert forecast(trained.folder, config).value['memory: keys and values'] == 0
     with begin_session(tmp_path / 'straight', host, config, every=1) as straight:
-        straight.live(2, say=None)
+        straight.live(2, log=None)
         whole = straight.ecology.population.weights_hash()
-    with begin_session(tmp_path / 'run', host, config, every=1) as first: first.live(1, say=None)
+    with begin_session(tmp_path / 'run', host, config, every=1) as first: first.live(1, log=None)
     with resume_session(tmp_path / 'run', every=1) as second:
-        second.live(2, say=None)
+        second.live(2, log=None)
         assert second.ecology.population.weights_hash() == whole
     assert summary(load(tmp_path / 'run')).loc['GFLOPs, learn'].max() > 0
     population, run = colony(tmp_path / 'run')

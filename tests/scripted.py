@@ -34,7 +34,7 @@ class Script(Examiner):
         super().__init__(population)
         self.says, self.exams = says, []
 
-    def ask(self, who, tasks, luck, **how):
+    def ask(self, who, tasks, seed_for, **how):
         assert who and tasks and all(f is None or isinstance(f, dict) for f in who.values())
         self.exams.append((list(who), list(tasks), how))
         right = {name: np.array([bool(self.says(name, t, i)) for i, t in enumerate(tasks)]) for name in who}
@@ -52,7 +52,7 @@ def narrow(name, task, i): return better(name, task, i) == (task.difficulty == 0
 def forgetful(name, task, i): return name == 'host' or name == 'child' and task.difficulty > 0
 
 
-def luck(task): return seed_of(3, organelle=task.id)
+def seed_for(task): return seed_of(3, organelle=task.id)
 def rng(purpose): return stream(1, purpose=purpose)
 
 
@@ -87,32 +87,32 @@ def meeting(host, *, niches=FAMILIES[:2], says=better, tokens=600, energy=20., p
 
 
 def paired(m, turns):
-    return m.a.pair(turns, m.facts, m.generation, energy=m.energy, price=m.price, rng=rng, luck=luck)
+    return m.a.pair(turns, m.facts, m.generation, energy=m.energy, price=m.price, rng=rng, seed_for=seed_for)
 
 
-def couples(m):
+def candidate_pairs(m):
     "The free gates and the survey: turns, and couples as if each of them began a test"
     turns = m.a.nominate(m.facts, m.generation, energy=m.energy, solvent=.3)
     return turns, list(paired(m, turns))
 
 
-def tried(m, couple=('o1', 'o2')):
-    return attempt(m.a, couple, m.generation, plasticity=m.plasticity, lows=[.8, .8], rng=rng, luck=luck)
+def tried(m, pair=('o1', 'o2')):
+    return attempt(m.a, pair, m.generation, plasticity=m.plasticity, lows=[.8, .8], rng=rng, seed_for=seed_for)
 
 
 def decided(m):
     "All decisions of a generation in which nobody is on probation, and what the couples came to"
     turns, attempts = m.a.nominate(m.facts, m.generation, energy=m.energy, solvent=.3), []
-    for couple in paired(m, turns):
-        attempts.append(tried(m, couple))
-        turns[couple[0]] += attempts[-1].decisions
+    for pair in paired(m, turns):
+        attempts.append(tried(m, pair))
+        turns[pair[0]] += attempts[-1].decisions
     return [d for steps in turns.values() for d in turn(steps)], attempts
 
 
-def on_probation(m, couple=('o1', 'o2')):
+def on_probation(m, pair=('o1', 'o2')):
     "A trial whose child lives in the population"
-    trial = tried(m, couple).trial
-    one = m.population.birth(trial.child.factors, traits=Traits(niche=trial.child.niche), parents=couple,
+    trial = tried(m, pair).trial
+    one = m.population.birth(trial.child.factors, traits=Traits(niche=trial.child.niche), parents=pair,
                              operator='merge', generation=m.generation)
     trial.id, m.a.trials[one.id] = one.id, trial
     return trial
@@ -135,10 +135,10 @@ def ecology(host, config, *, says=better, seed=0, tokens=0, niches=FAMILIES) -> 
     return world
 
 
-def luck_decides(task, text):
+def chance_decides(task, text):
     "A grade by chance, by question and answer: for daily life, while exams follow their script"
-    luck = stream(0, purpose=f'{task.id} {text}').random()
-    return Grade(luck > .1, 1. if luck > .6 else .1 * (luck > .1), luck > .6)
+    draw = stream(0, purpose=f'{task.id} {text}').random()
+    return Grade(draw > .1, 1. if draw > .6 else .1 * (draw > .1), draw > .6)
 
 
 def world(**changes):
