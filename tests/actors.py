@@ -10,9 +10,9 @@ from evolora.tasks.streams import Cell, draw_tasks
 
 
 class Actors:
-    "A population with a script: `says(organelle, prompt, seed)` is the whole answer"
-    def __init__(self, says, ids=('o1', 'o2'), niches={}):
-        self.says, self.ids, self.niches, self.asked = says, list(ids), niches, []
+    "A population with a script: `script(organelle, prompt, seed)` is the whole answer"
+    def __init__(self, script, ids=('o1', 'o2'), niches={}):
+        self.script, self.ids, self.niches, self.asked = script, list(ids), niches, []
 
     def weights_hash(self): return 'ab' * 32
     def __getitem__(self, id): return SimpleNamespace(traits=SimpleNamespace(niche=self.niches.get(id, '')))
@@ -20,7 +20,7 @@ class Actors:
     def generate(self, prompts, organelles, *, temperature, seeds, max_new_tokens, rows, on_rows):
         self.asked.append(len(prompts))
         self.seeds = list(seeds)
-        texts = [self.says(*row) for row in zip(organelles, prompts, seeds)]
+        texts = [self.script(*row) for row in zip(organelles, prompts, seeds)]
         n, new = len(texts), np.array([len(t) for t in texts])
         return SimpleNamespace(texts=texts, prompt_tokens=np.full(n, 10), new_tokens=new, flops=1e9 * (1. + new))
 

@@ -1,7 +1,7 @@
 """JupyterLab as `evolora lab` starts it, and a real browser that looks at it.
 
 `serving` and `browsing` are context managers: the server and the browser of a test end with it, whatever happens. The
-browser is Debian's Chromium; it can resolve no name at all, and what it asks of anybody but the server is recorded in
+browser is Debian's Chromium; it can resolve no name at all, and what it asks of any host but the server is recorded in
 `Notebook.outside`. Nothing waits for a number of seconds: what is waited for is seen, on the page or in an answer.
 """
 import json
@@ -108,7 +108,7 @@ class Notebook:
     outside: list[str] = field(default_factory=list)
 
     def watch(self) -> None:
-        "Record what is asked of anybody but the server"
+        "Record what is asked of any host but the server"
         def note(asked):
             parts = urlsplit(asked.url)
             if parts.scheme in ('http', 'https', 'ws', 'wss') and parts.netloc != urlsplit(self.server.url).netloc:
@@ -121,7 +121,7 @@ class Notebook:
         self.page.goto(f'{self.server.url}/lab/tree/{quote(name)}?reset&token={TOKEN}' if name
                        else f'{self.server.url}/?token={TOKEN}')
         self.page.wait_for_selector('.jp-NotebookPanel .jp-Cell')
-        # The indicator beside the notebook says idle also before there is a kernel.
+        # The indicator beside the notebook shows idle also before there is a kernel.
         self.page.wait_for_selector('#jp-main-statusbar :text("| Idle")')
 
     @property
@@ -145,7 +145,7 @@ class Notebook:
         for i in range(self.code.count()): self.ran(self.code.nth(i))
 
     def ran(self, cell) -> None:
-        "Wait until a cell has a number; AssertionError with what it says if that is an error"
+        "Wait until a cell has a number; AssertionError with its text if that is an error"
         from playwright.sync_api import expect
         prompt = cell.locator('.jp-InputArea-prompt')
         expect(prompt).to_have_text(NUMBERED)

@@ -26,7 +26,7 @@ def write_hostile(folder, *, generations=6):
 
 
 def write_strange_cells(folder, **how):
-    "The same, and families, cells, niches, gates and seasons with names that nobody can register"
+    "The same, and families, cells, niches, gates and seasons with names that cannot be registered"
     folder = write_hostile(folder, **how)
     cell = lambda name: ''.join([FAMILIES.get((parts := name.partition(':'))[0], parts[0]), *parts[1:]])
     for table in ('episodes', 'lineage', 'gates', 'generations'):

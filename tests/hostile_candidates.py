@@ -1,14 +1,14 @@
 """Candidates that mean harm, as data: name → (code, what the reader calls it, what it comes to inside `contain`).
 
 The code is the body of a method. As text it goes through the front door, where it is refused; executed raw, by
-`perform`, it shows what the process is worth when somebody got through. Bombs are small: what they show is whether the
+`perform`, it shows what the process is worth when one got through. Bombs are small: what they show is whether the
 first step is taken, not whether the machine survives the millionth. FOLDER is a folder of the test, which shall stay
-as it is; PORT is a port of the test on which nobody shall call; the pipe of the result is found by looking for it.
+as it is; PORT is a port of the test that shall get no connection; the pipe of the result is found by looking for it.
 
 What it comes to is a set of statuses with the kernel's filter, and one with limits alone. To the latter belongs the
-harm that limits do not prevent and that the test sees: 'files', 'signal', 'call' or 'secret'. 'ok' says that nothing
-was seen: the candidate did what harms nobody else, or swallowed an error, and then ended like an honest one. There is
-more than one status where they depend on the Python, on the rights of the user, or on the settings of the kernel.
+harm that limits do not prevent and that the test sees: 'files', 'signal', 'call' or 'secret'. 'ok' means that nothing
+was seen: the candidate did what harms no other process, or swallowed an error, and then ended as honest ones do. There
+is more than one status where they depend on the Python, on the rights of the user, or on the settings of the kernel.
 """
 import os
 
@@ -31,7 +31,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 '''
-# Trainings are kept as JSON, under names that anybody can work out.
+# Trainings are kept as JSON, under names that any program can work out.
 POISON = '''import pathlib
 for path in pathlib.Path(FOLDER).rglob("*.json"): open(path, "w").write(path.name * 20)
 open(f"{FOLDER}/{'0' * 32}.json", "w").write("{}")
@@ -152,7 +152,7 @@ _ALL = {
     'close the pipe': (FIND_PIPE + 'for fd in pipes: os.close(fd)', 'grammar', {C}, {C}),
     'close everything': ('import os\nos.closerange(0, 64)\nwhile True: pass', 'grammar', {T}, {T}),
     'flood the pipe': (FIND_PIPE + 'while True: os.write(pipes[-1], b" " * 65536)', 'grammar', {C}, {C}),
-    # Whoever runs in the process where the result is made can make it up: nothing but reading prevents that.
+    # Code in the process where the result is made can make it up: nothing but reading prevents that.
     'forged result': (FIND_PIPE + 'os.write(pipes[-1], b\'{"result": "forged"}\')\nos._exit(0)', 'grammar', {OK}, {OK}),
 }
 CANDIDATES = {name: (code, kind, (filtered, limited)) for name, (code, kind, filtered, limited) in _ALL.items()}

@@ -4,9 +4,9 @@ from nbclient.output_widget import OutputWidget
 
 
 class Silent(OutputWidget):
-    """An output widget that does not tell the kernel what it shows.
+    """An output widget that does not report to the kernel what it shows.
 
-    It would tell it on the channel on which the reply of the cell is awaited. Every now and then the reply is then not
+    It would report it on the channel on which the reply of the cell is awaited. Now and then the reply is then not
     noticed before the time of the cell is over: the notebook passes, ten minutes late.
     """
     def sync_state(self): pass

@@ -5,9 +5,9 @@ import tempfile
 
 
 def run_in_fork(path, root, flags, folder):
-    "Ends the process: 0 if every cell ran. What is printed goes to said.txt in `folder`, temporary files beside it"
-    said = os.open(folder / 'said.txt', os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for stream in (1, 2): os.dup2(said, stream)
+    "Ends the process: 0 if every cell ran. What is printed goes to printed.txt in `folder`, temporary files beside it"
+    printed = os.open(folder / 'printed.txt', os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2): os.dup2(printed, stream)
     os.environ |= {'OMP_NUM_THREADS': '1', 'TMPDIR': str(folder)}
     os.environ.pop('PYTEST_CURRENT_TEST', None)
     tempfile.tempdir = None                     # was found, and kept, before TMPDIR was set

@@ -28,7 +28,7 @@ ROOMS = {
     'lab': ('11_lab', 'the JupyterLab panels and the runner behind them'),
     'attention.scoring': ('12_attention/scoring', 'what a mechanism is worth: ladder, sandbox, validation'),
     'attention.search': ('12_attention/search', 'proposals, search, what it found'),
-    'attention.report': ('12_attention/report', 'records, charts, the account of a search, its panel'),
+    'attention.report': ('12_attention/report', 'records, charts, the report of a search, its panel'),
     'experiments': ('13_experiments', 'rivals, headline experiments, every benchmark'),
     'cli': ('15_cli', 'the evolora command'),
 }
@@ -47,7 +47,7 @@ GUIDE = {
         'is registered. `streams` keeps training, selection, gate and holdout questions apart.',
     'host.mechanisms':
         'An attention mechanism is a class with a few hooks. Read `mixers`, then one of the three frameworks; '
-        '`programs` says which source code is accepted from strangers.',
+        '`programs` defines which untrusted source code is accepted.',
     'host':
         'Read `model` first: load a host, ask it, meter it. `engine` and `decoder` are why thousands of short '
         'answers are cheap; nothing above them needs to know how.',
@@ -59,7 +59,7 @@ GUIDE = {
         'after every pair. `gates` are the named reasons why an organelle is not merged; `trials` tests '
         'offspring.',
     'ecology':
-        'Read `ecology` first: one generation, read aloud. `lifecycle` has every birth and every death with '
+        'Read `ecology` first: one generation, step by step. `lifecycle` has every birth and every death with '
         'its reason, `config` everything that can be set, `runs` and `sessions` the folder of a run and how '
         'it goes on.',
     'evaluation':
@@ -73,7 +73,7 @@ GUIDE = {
         'own; `widgets` know nothing of an ecology.',
     'attention.scoring':
         'Read `ladder` (the small transformers), then `evaluation`: a program is examined, trained beside '
-        'softmax at every size, and never twice. `sandbox` contains what nobody vouches for.',
+        'softmax at every size, and never twice. `sandbox` runs untrusted programs.',
     'attention.search':
         'Read `search` first. Proposers are `grammar`, `edits`, `endpoint` and `openevolve`; `rescoring` is '
         'what is left of a winner on fresh seeds.',

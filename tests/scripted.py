@@ -1,4 +1,4 @@
-"""Two or more specialists whose answers at exams are written down, so that every gate can be steered."""
+"""Two or more specialists whose answers to the examiner are scripted, so that every gate can be steered."""
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -29,7 +29,7 @@ SHORT = dict(pairs=16, least_power=0.)      # one look, too few pairs for a verd
 
 
 class Script(Examiner):
-    "An examiner with a script: `says(name, task, i)` is whether the i-th question of an exam is answered right"
+    "An examiner with a script: `says(name, task, i)` is whether the i-th question of a call is answered right"
     def __init__(self, population, says):
         super().__init__(population)
         self.says, self.exams = says, []
@@ -43,10 +43,10 @@ class Script(Examiner):
         return right
 
 
-# Scripts. In a survey a name is an organelle and nobody knows what is asked away from home.
+# Scripts. In a survey a name is an organelle, and none can do what is asked away from home.
 def better(name, task, i): return name in ('child', 'host')
 def worse(name, task, i): return name != 'child'
-def equal(name, task, i): return name in ('child', 'host') and task.difficulty == 0     # at home nobody is right
+def equal(name, task, i): return name in ('child', 'host') and task.difficulty == 0     # at home no answer is right
 def rarely_better(name, task, i): return equal(name, task, i) or name == 'child' and i % 8 == 0
 def narrow(name, task, i): return better(name, task, i) == (task.difficulty == 0 or task.family in FAMILIES[:2])
 def forgetful(name, task, i): return name == 'host' or name == 'child' and task.difficulty > 0
@@ -71,7 +71,7 @@ def log(skill, *, generation, n=12, cells=CELLS, tasks=None):
 
 def meeting(host, *, niches=FAMILIES[:2], says=better, tokens=600, energy=20., price=5., generation=10, answers=12,
             others=0, cells=CELLS, weaker=None, **knobs):
-    "Specialists who solve everything at home (one may solve half), with energy, tokens, and a script for exams"
+    "Specialists who solve everything at home (one may solve half), with energy, tokens, and a scripted examiner"
     population = Population(host, capacity=8, max_rank=4, blocks=1)
     for i, niche in enumerate(niches):
         moved(population, population.birth(rank=2, traits=Traits(niche=niche), rng=stream(i)).id)
@@ -91,7 +91,7 @@ def paired(m, turns):
 
 
 def candidate_pairs(m):
-    "The free gates and the survey: turns, and couples as if each of them began a test"
+    "The free gates and the survey: turns, and pairs as if each of them began a test"
     turns = m.a.nominate(m.facts, m.generation, energy=m.energy, solvent=.3)
     return turns, list(paired(m, turns))
 
@@ -101,7 +101,7 @@ def tried(m, pair=('o1', 'o2')):
 
 
 def decided(m):
-    "All decisions of a generation in which nobody is on probation, and what the couples came to"
+    "All decisions of a generation without a child on probation, and the attempts of its pairs"
     turns, attempts = m.a.nominate(m.facts, m.generation, energy=m.energy, solvent=.3), []
     for pair in paired(m, turns):
         attempts.append(tried(m, pair))
@@ -123,7 +123,7 @@ def same(one: Factors, two: Factors) -> bool:
 
 
 def ecology(host, config, *, says=better, seed=0, tokens=0, niches=FAMILIES) -> Ecology:
-    "A world of specialists with a script for exams; nothing was known before they began, and nobody has to wait"
+    "A world of specialists with a scripted examiner; nothing was known before they began, and none has to wait"
     world = Ecology(host, config, seed=seed)
     for id, niche in zip(world.population.ids, niches * len(world.population)):
         one = world.population[id]
@@ -136,13 +136,13 @@ def ecology(host, config, *, says=better, seed=0, tokens=0, niches=FAMILIES) -> 
 
 
 def chance_decides(task, text):
-    "A grade by chance, by question and answer: for daily life, while exams follow their script"
+    "A grade by chance, by question and answer: for daily life, while the examiner follows its script"
     draw = stream(0, purpose=f'{task.id} {text}').random()
     return Grade(draw > .1, 1. if draw > .6 else .1 * (draw > .1), draw > .6)
 
 
 def world(**changes):
-    "Four specialists who answer enough to be known at once, have energy, and neither learn nor die unless told to"
+    "Four specialists who answer enough to be known at once, have energy, and neither learn nor die unless changed"
     knobs = QUICK | dict(wait=0, scores=2, token_price=.05, worth=0., least_power=0.) | changes.pop('merging', {})
     sections = dict(economy=EconomyConfig(founder_energy=20., newborn_energy=2., ticket=.1, price_token=.001,
                                           price_gflop=0.),
@@ -158,7 +158,7 @@ def with_trial(host, **changes):
     merging = dict(pairs=16, wait=99) | changes.pop('merging', {})
     e = ecology(host, world(merging=merging, **changes), tokens=400, says=rarely_better)
     record = e.step()
-    e.assimilation.tried = dict.fromkeys(e.population.ids, 0)       # nobody else is tested from now on
+    e.assimilation.tried = dict.fromkeys(e.population.ids, 0)       # no other pair is tested from now on
     (trial,) = e.assimilation.trials.values()
     assert record.row['gates']['trial_created'] == 1 and trial.id in e.population and not record.merges
     return e, record, trial

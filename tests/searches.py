@@ -32,7 +32,7 @@ def losses(rng, *, seeds=2, better=0., steeper=0., own=.004):
 
 
 def measured(base, table, *, tier='small'):
-    "What an evaluation says of a table of losses"
+    "What an evaluation computes from a table of losses"
     gain, line = paired_gain(base, table), fit(SIZES, table)
     scores = {'paired_gain': score(gain), 'slope': score(line, 'slope'), 'slope_lcb': score(line, 'slope_lcb')}
     rng = np.random.default_rng(int(table.sum() * 1e6))
@@ -86,7 +86,7 @@ def rows(n=36, *, seed=0, kind='paired_gain', fails=.2, control=False):
 
 
 def findings(history, *, seeds=(101, 102, 103), true=.015):
-    "What a second look at a history says; the winners are a little better, and the controls are bad"
+    "What rescoring a history finds; the winners are a little better, and the controls are bad"
     def draw(better, steeper=0., own=0):
         table, _ = losses(np.random.default_rng(9), seeds=len(seeds), better=better, steeper=steeper)
         return table + np.random.default_rng(own).normal(0, .004, table.shape)

@@ -2,8 +2,8 @@
 
     python tests/still.py nbs/lab/01_step_generations.ipynb 12
 
-The notebook is run from top to bottom, its `lab` lives so many generations more, and what `snapshot_html` says then is
-kept in the cell that shows the panel. The panel itself is not: whoever opened the notebook would be told that its
+The notebook is run from top to bottom, its `lab` lives so many generations more, and what `snapshot_html` then returns
+is kept in the cell that shows the panel. The panel itself is not: a reader of the notebook would see a message that its
 widgets are missing, since they went with their kernel.
 """
 import subprocess
@@ -36,8 +36,8 @@ def keep_picture(path, generations):
                                                     'text/plain': 'a picture of the panel'})
     for cell in nb.cells:
         if cell.cell_type == 'code':        # other widgets are no panel
-            said = [x.data.get('text/plain', '') for x in cell.outputs if VIEW in x.get('data', {})]
-            cell.outputs = [still] * any(text.startswith('Lab(') for text in said)
+            shown = [x.data.get('text/plain', '') for x in cell.outputs if VIEW in x.get('data', {})]
+            cell.outputs = [still] * any(text.startswith('Lab(') for text in shown)
     nb.metadata.pop('widgets', None)
     nbformat.write(nb, path)
     subprocess.run(['nbdev_clean', '--fname', str(path)], check=True)

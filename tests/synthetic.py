@@ -38,19 +38,19 @@ def lived_again(data, times):
                                              ignore_index=True) for table in TABLES})
 
 
-def attempt(generation, parent, father, child, rng):
+def attempt(generation, first, second, child, rng):
     "A tested child: given up, merged, or put on probation"
     wins, losses = (int(n) for n in rng.multinomial(96, [.25, .15, .6])[:2])
-    numbers = dict(best=father, uplift=(wins - losses) / 96, pairs=96, wins=wins, losses=losses,
+    numbers = dict(best=second, uplift=(wins - losses) / 96, pairs=96, wins=wins, losses=losses,
                    e=2. ** (wins - losses), outlook=.5 if wins > losses else .01, energy_kept=.9)
-    how = dict(partners=[father])
-    steps = [judge('low_power', parent, generation, uplift=.1, level=.02, pairs=96, power=.6, least=.5, **how),
-             judge('canary_failed', parent, generation, kept=1., least=.75, **how),
-             judge('uplift_below_threshold', parent, generation, futility=.05, **numbers, **how)]
+    how = dict(partners=[second])
+    steps = [judge('low_power', first, generation, uplift=.1, level=.02, pairs=96, power=.6, least=.5, **how),
+             judge('canary_failed', first, generation, kept=1., least=.75, **how),
+             judge('uplift_below_threshold', first, generation, futility=.05, **numbers, **how)]
     if not steps[-1].passed: return turn(steps)
-    steps.append(judge('gate_check_failed', parent, generation, needed=256., **numbers, **how))
-    if steps[-1].passed: steps.append(event('merged', parent, generation, child=child, **numbers, **how))
-    elif wins - losses > 4: steps[-1:] = [event('trial_created', parent, generation, child=child, **numbers, **how)]
+    steps.append(judge('gate_check_failed', first, generation, needed=256., **numbers, **how))
+    if steps[-1].passed: steps.append(event('merged', first, generation, child=child, **numbers, **how))
+    elif wins - losses > 4: steps[-1:] = [event('trial_created', first, generation, child=child, **numbers, **how)]
     return turn(steps)
 
 

@@ -172,7 +172,7 @@ def test_a_module_is_no_longer_than_a_reader_can_hold():
 
 
 def too_wide(path):
-    "The lines that a reader would have to scroll for; nbdev writes the list of names, and nobody reads it"
+    "The lines that a reader would have to scroll for; nbdev writes the list of names, which is not read"
     generated, wide = False, []
     for number, line in enumerate(path.read_text(encoding='utf-8').split('\n'), 1):
         generated = line.startswith('__all__ = [') or generated
@@ -236,7 +236,7 @@ def pictures(path):
 
 
 def mute(path):
-    "What the charts of a notebook do not say, and what a reader without JavaScript cannot see"
+    "What the charts of a notebook lack, and what a reader without JavaScript cannot see"
     wrong = [f'{cell}: {lack}' for cell, data in pictures(path) for kind, spec in data.items() if VEGALITE in kind
              for lack in lacks(spec)]
     if path in MODULES.values(): return wrong           # these have no pictures, and speed has a table instead
@@ -261,7 +261,7 @@ def test_there_are_charts_to_hear_and_a_mute_one_is_found(tmp_path):
     assert mute(path) == ['a: y (drift) has no unit: drift', 'a: no picture beside the chart']
 
 
-# A slider is dead without a kernel, so nothing of it is kept; the prose around it says what is seen.
+# A slider is dead without a kernel, so nothing of it is kept; the prose around it describes what is seen.
 SLIDERS = {'04_when_to_merge.ipynb': {'874da062'}, '05_energy_and_survival.ipynb': {'28564cc1'}}
 SILENT = {'setup', 'cleanup', 'close'}      # what is called for what it does
 

@@ -25,15 +25,15 @@ FORKS.set_forkserver_preload(['torch', 'transformers.models.llama.modeling_llama
 
 
 def run_notebook(path, folder, flags=()):
-    """Run one notebook in a fresh process, whose temporary files and what it says go to `folder`.
+    """Run one notebook in a fresh process, whose temporary files and output go to `folder`.
 
     `flags` name the cells to run that are normally skipped.
     """
     process = FORKS.Process(target=run_in_fork, args=(path, ROOT, list(flags), folder))
     process.start()
     process.join()
-    said = (folder / 'said.txt').read_text(encoding='utf-8', errors='replace')
-    return SimpleNamespace(returncode=process.exitcode, said=said)
+    printed = (folder / 'printed.txt').read_text(encoding='utf-8', errors='replace')
+    return SimpleNamespace(returncode=process.exitcode, printed=printed)
 
 
 def notebooks(folder, recursive):
@@ -45,7 +45,7 @@ def notebooks(folder, recursive):
 MODULES = [path.relative_to(ROOT).as_posix() for path in rooms.MODULES.values()]
 OTHERS = [path for folder in ('nbs/tutorials', 'nbs/lab', 'nbs/experiments')
           for path in notebooks(folder, recursive=True)]
-# Seconds on one busy core, of those that not everybody wants to wait for. They run with --tutorials. The real host is
+# Seconds on one busy core, of those too long for the everyday check. They run with --tutorials. The real host is
 # measured first where it is fetched and that was never done, which is most of the time of the two about it.
 SLOW = {'nbs/tutorials/01_first_generation.ipynb': 196, 'nbs/tutorials/03_how_organelles_learn.ipynb': 142,
         'nbs/tutorials/04_when_to_merge.ipynb': 217, 'nbs/tutorials/05_energy_and_survival.ipynb': 186,
@@ -58,7 +58,7 @@ SLOW = {'nbs/tutorials/01_first_generation.ipynb': 196, 'nbs/tutorials/03_how_or
 @pytest.mark.parametrize('path', MODULES)
 def test_the_notebook_runs(path, request, tmp_path):
     done = run_notebook(ROOT / path, tmp_path, ['slow'] if request.config.getoption('--slow') else [])
-    if done.returncode: pytest.fail(f'{path}, exit code {done.returncode}\n{done.said[-8000:]}', pytrace=False)
+    if done.returncode: pytest.fail(f'{path}, exit code {done.returncode}\n{done.printed[-8000:]}', pytrace=False)
 
 
 # A generation that fails in a lab stands in its panel, and no cell raises it.
@@ -71,7 +71,7 @@ for lab in [x for x in vars().copy().values() if 'evolora.lab.lab' in sys.module
 
 
 def run_in_kernel(path, most=600):
-    """Run a notebook in a kernel, without the cells that say `eval: false`; what went wrong is raised here.
+    """Run a notebook in a kernel, without the cells marked `eval: false`; what went wrong is raised here.
 
     That is what a cell raises, and what is only shown: in a lab, or by a widget like `interact`. `most` is in seconds
     a cell: who waits longer gets CellTimeoutError, which shows the cell.
@@ -117,7 +117,7 @@ def notebook(folder, *cells):
 
 def test_a_failing_cell_fails_the_notebook_and_is_shown(tmp_path):
     done = run_notebook(notebook(tmp_path, 'x = 6', 'assert x * 7 == 41, "the answer"'), tmp_path)
-    assert done.returncode == 1 and 'the answer' in done.said
+    assert done.returncode == 1 and 'the answer' in done.printed
 
 
 def test_a_notebook_that_crashes_fails_alone(tmp_path):
@@ -130,13 +130,13 @@ def test_a_notebook_sees_nothing_of_another(tmp_path):
     path = notebook(tmp_path, look, 'import evolora\ntorch.trace_of_another = True')
     for _ in range(2):
         done = run_notebook(path, tmp_path)
-        assert done.returncode == 0, done.said
+        assert done.returncode == 0, done.printed
 
 
 def test_slow_cells_run_only_when_asked_for(tmp_path):
     path = notebook(tmp_path, '#| slow\nraise ValueError("slow cell")', '#| eval: false\nraise ValueError("never")')
     assert run_notebook(path, tmp_path).returncode == 0
-    assert 'slow cell' in run_notebook(path, tmp_path, ['slow']).said
+    assert 'slow cell' in run_notebook(path, tmp_path, ['slow']).printed
 
 
 def test_notebooks_run_in_their_own_folder_on_one_thread(tmp_path):
@@ -144,7 +144,7 @@ def test_notebooks_run_in_their_own_folder_on_one_thread(tmp_path):
                               f'assert tempfile.gettempdir() == {str(tmp_path)!r}\n'
                               'assert os.environ["OMP_NUM_THREADS"] == "1" and torch.get_num_threads() == 1')
     done = run_notebook(path, tmp_path)
-    assert done.returncode == 0, done.said
+    assert done.returncode == 0, done.printed
 
 
 def test_a_failing_cell_in_a_kernel_is_shown(tmp_path):

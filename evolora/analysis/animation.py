@@ -55,7 +55,7 @@ def panels(data: RunData) -> list[tuple[Panel, int, int]]:
 _HEAD = 70      # pixels for the words above the charts
 
 def _line(data: RunData, i: int) -> str:
-    "What is said of the generation in a row of the table"
+    "The line of text above a frame: the numbers of the generation in a row of the table"
     row = data.generations.iloc[i]
     right = f", {row['accuracy']:.0%} right" if pd.notna(row['accuracy']) else ''
     return f"generation {row['generation']}{right}, {row['alive']} alive, energy {row['energy']:,.0f}"
@@ -98,7 +98,7 @@ def _encode(frames: list[Image.Image], kind: str, seconds: float) -> bytes:
 
 def timeline(folder: str | Path, out: str | Path | None = None, # a new .gif or .webp; default: timeline.gif of the run
              *, seconds: float = 8., most: int = 60, # frames
-             on_frame: Callable[[int, int], None] = lambda done, total: None) -> Path: # hears how far it is
+             on_frame: Callable[[int, int], None] = lambda done, total: None) -> Path: # gets frames done, of how many
     "Write a run as an animated picture; returns its path"
     path = Path(out) if out else Path(folder) / 'timeline.gif'
     if path.suffix not in ('.gif', '.webp'): raise ValueError(f"a film is .gif or .webp, got {path.name!r}; rename it")

@@ -42,7 +42,7 @@ def _trend(data: RunData, window: int, step: int) -> pd.DataFrame:
     return rounded(table[['episodes', 'accuracy', 'low', 'high', 'trend', 'revenue', 'cost', 'roi', 'roi_trend']]
                   ).reset_index()
 
-def _said(data: RunData, row: str, spec: str) -> str:
+def _from_to(data: RunData, row: str, spec: str) -> str:
     "From where to where, in words"
     table = summary(data)
     before, after, _ = (format(value, spec) for value in table.loc[row])
@@ -90,7 +90,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
     tips = ['configuration:N', 'generation:Q', alt.Tooltip('size:Q', title='runs'),
             *(alt.Tooltip(f'{column}:Q', format='.3f') for column in ('mean', 'low', 'high'))]
     base, lines = alt.Chart(marks).encode(x=x, color=paint), alt.Chart(each).encode(x=x, y=f'{rate}:Q', detail='run:N')
-    said = ', '.join(f'{kind} ' * many + _ends(marks[marks['configuration'] == kind], style) for kind in found)
+    text = ', '.join(f'{kind} ' * many + _ends(marks[marks['configuration'] == kind], style) for kind in found)
     return alt.layer(
         (base.mark_rule(strokeWidth=2) if point else base.mark_area(opacity=.2)).encode(y=y, y2='high:Q'),
         lines.mark_line(strokeWidth=1, opacity=.6, color=GREY, point=point).encode(
@@ -100,7 +100,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
     ).properties(title=alt.Title(f'{name} of {len(runs)} runs', subtitle=(
         f"thin: one run, per {per(step)}; thick: the mean of those {'of its colour ' if many else ''}that got so far; "
         'band: its 95 % interval (t)')),
-        description=f'{name}, mean of {len(runs)} runs{" by configuration" if many else ""}: {said}')
+        description=f'{name}, mean of {len(runs)} runs{" by configuration" if many else ""}: {text}')
 
 # %% ../../nbs/10_analysis/05_charts.ipynb #258aa8da
 def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
@@ -119,13 +119,13 @@ def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt
         base.mark_point(size=22, filled=True, opacity=.75, color=_BLUE).encode(
             y='accuracy:Q', tooltip=['generation:Q', 'episodes:Q', *rates]),
         base.mark_line(strokeWidth=3, color=_BLUE).encode(y='trend:Q'),
-    ).properties(title=alt.Title('Accuracy', subtitle=subtitle),
-                 description=f"Accuracy: {_said(runs[0], 'accuracy', '.0%')}")
+    ).properties(title=alt.Title('Accuracy by generation', subtitle=subtitle),
+                 description=f"Accuracy: {_from_to(runs[0], 'accuracy', '.0%')}")
 
 def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Revenue over cost of each generation, and the trend; of several runs their mean"
     runs, title = _runs(data), 'ROI (revenue / cost)'
-    if len(runs) > 1: return _several(runs, 'roi', 'Return on energy', title, _VERMILION, '.2f')
+    if len(runs) > 1: return _several(runs, 'roi', 'Return on energy (ROI)', title, _VERMILION, '.2f')
     step = step_for(runs[0], 250)
     base = alt.Chart(_trend(runs[0], window, step)).encode(x=over_time(runs[0]))
     y = alt.Y('roi:Q', title=title, scale=alt.Scale(zero=True))
@@ -137,8 +137,8 @@ def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.Laye
         even.mark_text(align='left', dx=5, color=GREY, fontSize=11).encode(x=alt.value('width'), text='label:N'),
         base.mark_point(size=28, filled=True, opacity=.75, color=_VERMILION, shape='square').encode(y=y, tooltip=tips),
         base.mark_line(strokeWidth=3, color=_VERMILION).encode(y='roi_trend:Q'),
-    ).properties(title=alt.Title('Return on energy', subtitle=subtitle),
-                 description=f"ROI: {_said(runs[0], 'ROI', '.2f')}")
+    ).properties(title=alt.Title('Return on energy (ROI) by generation', subtitle=subtitle),
+                 description=f"ROI: {_from_to(runs[0], 'ROI', '.2f')}")
 
 # %% ../../nbs/10_analysis/05_charts.ipynb #d4f7b072
 def _each(data: RunData) -> tuple[alt.LayerChart, int]:
@@ -167,13 +167,14 @@ def chart_energy(data: RunData) -> alt.VConcatChart:
     total = (base.mark_bar(width=40, opacity=.75, color=_ORANGE) if len(table) == 1
              else base.mark_area(opacity=.75, color=_ORANGE)).properties(height=90)
     panels, subtitle = [total], 'no balance is known: only the total' + sampled(step)
-    if len(balances(data)):     # where all die in their first generation, nobody has a balance
+    if len(balances(data)):     # where all die in their first generation, no organelle has a balance
         each, own = _each(data)
         panels = [each, total]
         subtitle = (f'thin: one organelle; thick: the median; band: the middle 80 %{sampled(own)}; '
                     f'below: all{sampled(step)}')
     return alt.vconcat(*panels, spacing=14).properties(
-        title=alt.Title('Energy', subtitle=subtitle), description=f"Total energy: {_said(data, 'energy', '.1f')}")
+        title=alt.Title('Energy that organelles hold', subtitle=subtitle),
+        description=f"Total energy: {_from_to(data, 'energy', '.1f')}")
 
 # %% ../../nbs/10_analysis/05_charts.ipynb #3110e2d3
 def _flows(data: RunData, step: int, most: int = 7) -> pd.DataFrame:
@@ -203,7 +204,8 @@ def _stock(data: RunData, step: int) -> alt.LayerChart:
 
 def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
     "Energy that came in and went out per generation, by reason, and the stock that it must add up to"
-    if not len(data.ledger): return nothing('Energy flows', 'no ledger is kept in this run')
+    title = 'Energy in and out per generation'
+    if not len(data.ledger): return nothing(title, 'no ledger is kept in this run')
     step = step_for(data, 60)
     table = _flows(data, step)
     sizes = table.groupby('flow')['amount'].agg(lambda x: x.abs().sum()).sort_values(ascending=False)
@@ -220,12 +222,12 @@ def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
     subtitle = (f'bars: mean of {one_of(step)}, in upwards and out downwards; '
                 'below: line as recorded, dots as the flows add up')
     return alt.vconcat(bars, _stock(data, step), spacing=14).resolve_scale(color='independent').properties(
-        title=alt.Title('Energy flows', subtitle=subtitle),
+        title=alt.Title(title, subtitle=subtitle),
         description=f"Energy in and out: the largest flow is {order[0]}; in {signs['in']:.0f}, out {-signs['out']:.0f}")
 
 # %% ../../nbs/10_analysis/05_charts.ipynb #080a6a91
 def chart_population(data: RunData) -> alt.LayerChart:
-    "How many are alive, and who came and went: births upwards, deaths downwards"
+    "How many organelles are alive, with births upwards and deaths downwards"
     step = step_for(data, 125)
     groups = data.generations.groupby(binned(data, data.generations['generation'], step))
     table = groups.agg(alive=('alive', 'mean'), births=('births', 'sum'), deaths=('deaths', 'sum')).reset_index()
@@ -242,13 +244,14 @@ def chart_population(data: RunData) -> alt.LayerChart:
         tooltip=['generation:Q', 'alive:Q'])
     subtitle = f'line: alive; bars per {per(step)}: births upwards, deaths downwards'
     sums = f"{table['births'].sum():.0f} births, {table['deaths'].sum():.0f} deaths"
-    return alt.layer(bars, alive).properties(title=alt.Title('Population', subtitle=subtitle),
-                                             description=f"Alive: {_said(data, 'alive', '.1f')}; {sums}")
+    return alt.layer(bars, alive).properties(title=alt.Title('Organelles alive, births and deaths', subtitle=subtitle),
+                                             description=f"Alive: {_from_to(data, 'alive', '.1f')}; {sums}")
 
 def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
     "How old the living are: the middle half, the median and the oldest"
     ages, step = age_table(data).reset_index(), step_for(data, 250)
-    if not len(ages): return nothing('Ages', 'no births are kept in this run')
+    title = 'Age of the organelles alive'
+    if not len(ages): return nothing(title, 'no births are kept in this run')
     base = alt.Chart(rounded(ages[ages['generation'] % step == 0])).encode(x=over_time(data))
     scale = alt.Scale(domain=[0, max(1., float(ages['oldest'].max()))])
     y, tips = alt.Y('low:Q', title='age (generations)', scale=scale), [f'{name}:Q' for name in ages]
@@ -257,16 +260,16 @@ def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
     band = base.mark_area(opacity=.25, color=_GREEN).encode(y=y, y2='high:Q')
     last, subtitle = ages.iloc[-1], 'thick: the median; band: the middle half; dashed: the oldest'
     return alt.layer(band, *lines).properties(
-        title=alt.Title('Ages', subtitle=subtitle + sampled(step)),
+        title=alt.Title(title, subtitle=subtitle + sampled(step)),
         description=f"Ages at the end: median {last['median']:.0f}, oldest {last['oldest']:.0f} generations")
 
 # %% ../../nbs/10_analysis/05_charts.ipynb #21e78a9a
 def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     "A bar for each life from birth to death, coloured by accuracy; families stand together"
-    table = organelle_table(data)
-    if not len(table): return nothing('Lives', 'no births are kept in this run')
+    table, title = organelle_table(data), 'Life span and accuracy of each organelle'
+    if not len(table): return nothing(title, 'no births are kept in this run')
     order = [name for name, _ in lineage_order(table, limit)]
-    if not order: return nothing('Lives', 'nobody in this run descends from a founder')
+    if not order: return nothing(title, 'no organelle in this run descends from a founder')
     note = '' if len(order) == len(table) else f'; the {len(order)} of {len(table)} with most episodes'
     if table['died'].isna().any() and table.loc[order, 'died'].notna().all():  # too long a run to reach its beginning
         order = [name for name, _ in lineage_order(table.tail(limit), limit)]
@@ -294,7 +297,7 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
             'isValid(datum.accuracy)', color, alt.value('#cccccc'))),
         lives.mark_point(size=45, filled=True, color='black', opacity=1).encode(
             x=over_time(data, 'end'), shape=alt.Shape('fate:N', title='at the end', scale=fates)),
-    ).properties(height=alt.Step(13), title=alt.Title('Lives', subtitle=subtitle),
+    ).properties(height=alt.Step(13), title=alt.Title(title, subtitle=subtitle),
                  description=f"{len(table)} organelles, {int(table['died'].isna().sum())} alive at the end")
 
 # %% ../../nbs/10_analysis/05_charts.ipynb #d906aec3
@@ -336,22 +339,22 @@ def _best_and_worst(table: pd.DataFrame) -> str:
 def chart_cells(data: RunData, value: str = 'accuracy') -> alt.Chart:
     "The accuracy, price or learning_progress of every cell over the generations"
     if value not in _SEEN: raise ValueError(f"value expected one of {', '.join(_SEEN)}, got {value!r}; choose one")
-    table, step = _cells(data, 30)
-    if not len(table): return nothing('Cells', 'no cells are kept in this run')
-    subtitle = f'{_SEEN[value][0]} per {per(step)}; light grey: nobody tried'
+    (table, step), title = _cells(data, 30), f"{value.replace('_', ' ').capitalize()} of each cell"
+    if not len(table): return nothing(title, 'no cells are kept in this run')
+    subtitle = f'{_SEEN[value][0]} per {per(step)}; light grey: not tried'
     return _heat(data, table, value, gradientLength=150).properties(
-        title=alt.Title('Cells', subtitle=subtitle),
+        title=alt.Title(title, subtitle=subtitle),
         description=f"{_SEEN[value][0]} of {table['cell'].nunique()} cells: {_best_and_worst(table)}")
 
 def chart_curriculum(data: RunData) -> alt.HConcatChart | alt.Chart:
     "Success, price and learning progress of every cell, side by side"
-    table, step = _cells(data, 30)
-    if not len(table): return nothing('Curriculum', 'no cells are kept in this run')
+    (table, step), title = _cells(data, 30), 'Accuracy, price and learning progress of each cell'
+    if not len(table): return nothing(title, 'no cells are kept in this run')
     panels = [_heat(data, table, value, orient='bottom', gradientLength=200).properties(
         width=230, title=alt.Title(value.replace('_', ' '), fontSize=12, offset=6)) for value in _SEEN]
     for panel in panels[1:]: panel.encoding.y.axis = alt.Axis(labels=False, ticks=False, title=None)
     return alt.hconcat(*panels, spacing=12).resolve_scale(color='independent').properties(
-        title=alt.Title('Curriculum', subtitle=f'cells per {per(step)}; light grey: nobody tried'),
+        title=alt.Title(title, subtitle=f'cells per {per(step)}; light grey: not tried'),
         description=f"Success, price and progress of {table['cell'].nunique()} cells: {_best_and_worst(table)}")
 
 # %% ../../nbs/10_analysis/05_charts.ipynb #52e862d4

@@ -28,8 +28,8 @@ def inert(text, limit: int = 200) -> str:
     return html.escape(seen + (f'… ({len(text):,} characters)' if len(text) > limit else ''))
 
 # %% ../../nbs/10_analysis/07_html.ipynb #95050794
-def _said(value) -> str:
-    "A number for the eye; nothing where it is none"
+def _digits(value) -> str:
+    "A number as it is shown; an empty text for anything else"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)): return ''
     if isinstance(value, (int, np.integer)): return f'{value:,}'
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
@@ -37,14 +37,14 @@ def _said(value) -> str:
 def _cell(value, limit: int, kind: str) -> str:
     "A cell of a table; a number keeps its exact value, a long text gets room"
     if value is None or value is pd.NA or value != value: return f'<td{kind}>–</td>'
-    if said := _said(value): return f'<td{kind} data-value="{float(value)!r}">{said}</td>'
+    if shown := _digits(value): return f'<td{kind} data-value="{float(value)!r}">{shown}</td>'
     return f'<td{" class=long" * (len(str(value)) > 40)}><bdi>{inert(value, limit)}</bdi></td>'
 
 def _name(value, limit: int) -> str:
     "The first cell of a row; a number is a name there, such as that of a generation, but sorts as a number"
-    said = _said(value)
-    exact = f' data-value="{float(value)!r}"' if said else ''
-    return f'<th scope="row"{exact}><bdi>{said.replace(",", "") or inert(value, limit)}</bdi></th>'
+    shown = _digits(value)
+    exact = f' data-value="{float(value)!r}"' if shown else ''
+    return f'<th scope="row"{exact}><bdi>{shown.replace(",", "") or inert(value, limit)}</bdi></th>'
 
 def table_html(frame: pd.DataFrame, caption: str, *, limit: int = 120) -> str:
     "A DataFrame as a table that can be sorted and scrolls in a box of its own; texts are cut at `limit` characters"
@@ -69,7 +69,7 @@ def _columns(rows: list[dict], spec: str) -> dict[str, list]:
 def figure(name: str, spec: dict) -> tuple[str, dict]:
     "A Vega-Lite chart as (HTML, what the page draws there); `name` is unique on the page, letters and digits"
     spec, title = dict(spec), spec.get('title') or ''
-    data, said = spec.pop('datasets', {}), spec.get('description', '')
+    data, about = spec.pop('datasets', {}), spec.get('description', '')
     for key in ('title', 'description', 'background'): spec.pop(key, None)
     title = title if isinstance(title, dict) else {'text': title}
     head, small = (inert(' '.join(x) if isinstance(x := title.get(key, ''), list) else x, 500)
@@ -78,15 +78,15 @@ def figure(name: str, spec: dict) -> tuple[str, dict]:
     wide = ' class="wide"' * bool({'hconcat', 'concat', 'facet'} & spec.keys())
     shown = (f'<figure{wide}><figcaption><h3>{head}</h3><p>{small}</p></figcaption>'
              f'<div class="chart" data-chart="{inert(name)}" role="img" aria-label="{head}"></div>'
-             f'<p class="soft">{inert(said.rstrip("."), 500)}.</p>'
+             f'<p class="soft">{inert(about.rstrip("."), 500)}.</p>'
              f'<details data-numbers="{inert(name)}"><summary>The numbers drawn</summary></details></figure>')
     return shown, {'spec': spec, 'data': {key: _columns(rows, text) for key, rows in data.items()}}
 
 # %% ../../nbs/10_analysis/07_html.ipynb #9c3b9bbc
 _STYLE = '''
-:root { color-scheme: light dark; --ink: #1d2125; --soft: #5a6169; --line: #dfe1e4; --paper: #fff; --sheet: #fbfaf8;
+:root { color-scheme: light dark; --ink: #1d2125; --soft: #5a6169; --line: #dfe1e4; --panel: #fff; --sheet: #fbfaf8;
   --link: #0b5a8a; --chip: #f0efec }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e4df; --soft: #a3a19b; --line: #3a3c3f; --paper: #1e2022;
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e4df; --soft: #a3a19b; --line: #3a3c3f; --panel: #1e2022;
   --sheet: #17181a; --link: #7dbde8; --chip: #2a2c2f } }
 * { box-sizing: border-box }
 html { scroll-padding-top: 3.5rem }
@@ -114,7 +114,7 @@ a:focus-visible, button:focus-visible, summary:focus-visible, .scroll:focus-visi
 # %% ../../nbs/10_analysis/07_html.ipynb #e5fac83c
 _STYLE += '''
 .charts { display: grid; gap: 1.25rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 29rem), 1fr)) }
-figure, .scroll { margin: 0; background: var(--paper); border: 1px solid var(--line); border-radius: 6px; min-width: 0 }
+figure, .scroll { margin: 0; background: var(--panel); border: 1px solid var(--line); border-radius: 6px; min-width: 0 }
 figure { padding: 1rem 1.1rem .8rem } figcaption p { margin: .15rem 0 .7rem; color: var(--soft); font-size: .875rem }
 .wide, .charts figure:last-child:nth-child(odd) { grid-column: 1 / -1 } .chart svg { display: block }
 .chart, .chart.vega-embed { display: block; width: 100%; min-height: 14rem; overflow-x: auto }
@@ -129,7 +129,7 @@ caption { text-align: left; padding: .8rem 1rem .5rem; color: var(--soft); posit
 th, td { padding: .35rem 1rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line);
   overflow-wrap: break-word; max-width: 30rem }
 tbody th { font-weight: 600 } .long { min-width: 18rem; overflow-wrap: anywhere }
-thead th { position: sticky; top: 0; background: var(--paper); border: 0; box-shadow: inset 0 -1px var(--line) }
+thead th { position: sticky; top: 0; background: var(--panel); border: 0; box-shadow: inset 0 -1px var(--line) }
 th button { all: unset; cursor: pointer; color: var(--soft); font-weight: 600; white-space: nowrap }
 th[aria-sort=ascending] button::after { content: ' ↑' } th[aria-sort=descending] button::after { content: ' ↓' }
 th.number, td.number { text-align: right; white-space: nowrap }
@@ -276,7 +276,7 @@ def page(title: str, header: str, sections: dict[str, str], figures: dict[str, d
             f'<a class="skip" href="#main">Skip to the content</a><header>{header}</header>'
             f'<nav aria-label="Sections"><ul>{links}</ul></nav><main id="main">{body}'
             '<noscript><p>The charts need JavaScript; tables and descriptions do without.</p></noscript></main>'
-            '<footer>One file, no internet: this page asks nobody for anything.</footer>\n'
+            '<footer>One file, no internet: this page sends no request.</footer>\n'
             f'{_data_block(figures)}\n{vega}\n{own}\n</body></html>\n')
 
 # %% ../../nbs/10_analysis/07_html.ipynb #4875c518

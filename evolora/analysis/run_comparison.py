@@ -19,7 +19,7 @@ from ..utils.statistics import Interval
 
 # %% ../../nbs/10_analysis/04_run_comparison.ipynb #4cb94547
 def _check(run: Run) -> None:
-    "ValueError if a run is not what its latest checkpoint knows of it; without a checkpoint nobody can tell"
+    "ValueError if a run differs from what its latest checkpoint recorded; without a checkpoint nothing is checked"
     from evolora.ecology.checkpoint_files import checkpoints, read_manifest      # brings torch
     from evolora.ecology.sessions import check_record, check_tables
     for latest in checkpoints(run.folder)[-1:]:
@@ -43,7 +43,7 @@ def comparable(folders: Iterable[str | Path]) -> list[Run]:
     return runs
 
 def read_runs(folders: Iterable[str | Path], *, # of runs that can be compared
-              log: Callable[[str], None] = lambda line: None) -> tuple[list[Run], list[RunData]]: # hears what is read
+              log: Callable[[str], None] = lambda line: None) -> tuple[list[Run], list[RunData]]: # gets a line a run
     "The runs in these folders and their tables; ValueError as for `comparable`"
     runs, data = comparable(folders), []
     for run in runs:
@@ -80,7 +80,7 @@ def kinds(configurations: Iterable[str | None]) -> list[str]: # of runs, or thei
     return [short[x] for x in found]
 
 def _rates(runs: list[Run], last: pd.DataFrame) -> pd.DataFrame:
-    "A row for each run: whose it is, and its rates, that of right answers with its interval"
+    "A row for each run: configuration, seed and rates, that of right answers with its interval"
     table = pd.DataFrame({'configuration': kinds(run.hashes['config'] for run in runs),
                           'seed': [run.seed for run in runs]}, index=last.columns)
     bounds = zip(*(last.loc[name] for name in ('accuracy', 'accuracy, low', 'accuracy, high')))
@@ -111,7 +111,7 @@ def _in_pairs(values: pd.DataFrame) -> pd.DataFrame:
 
 # %% ../../nbs/10_analysis/04_run_comparison.ipynb #ad38315b
 def beside(runs: list[Run], data: list[RunData], *, window: int = 5) -> dict[str, pd.DataFrame]:
-    "What was set differently, and what came of it in the last generations; tables by title"
+    "What was set differently, and the results of the last generations; tables by title"
     last = pd.DataFrame({f'{i} {run.folder.name}': summary(tables, window=window).iloc[:, 1]
                          for i, (run, tables) in enumerate(zip(runs, data), 1)})
     rates = _rates(runs, last)
@@ -123,6 +123,6 @@ def beside(runs: list[Run], data: list[RunData], *, window: int = 5) -> dict[str
     return {'What differs': what_differs(runs)} | {title: table for title, table in tables.items() if len(table)}
 
 def comparison(folders: Iterable[str | Path], *, window: int = 5,
-               log: Callable[[str], None] = lambda line: None) -> dict[str, pd.DataFrame]: # hears what is read
+               log: Callable[[str], None] = lambda line: None) -> dict[str, pd.DataFrame]: # gets a line a run
     "The tables of `beside` for the runs in these folders; ValueError as for `comparable`"
     return beside(*read_runs(folders, log=log), window=window)

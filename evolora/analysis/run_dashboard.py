@@ -49,8 +49,8 @@ def tame(data: RunData) -> RunData:
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #e951cc37
 def answer_sample(data: RunData, *, limit: int = 150) -> pd.DataFrame:
     "The latest answer of each kind in each cell, by family and depth; at most `limit` of them, the latest ones"
-    said = data.episodes['success'].map({True: 'right', False: 'wrong'}).where(data.episodes['parsed'], 'none found')
-    kinds = data.episodes.assign(verdict=said).drop_duplicates(['family', 'depth', 'verdict'], keep='last')
+    found = data.episodes['success'].map({True: 'right', False: 'wrong'}).where(data.episodes['parsed'], 'none found')
+    kinds = data.episodes.assign(verdict=found).drop_duplicates(['family', 'depth', 'verdict'], keep='last')
     kinds = kinds.tail(limit).sort_values(['family', 'depth', 'verdict'], kind='stable')
     cells = kinds['family'] + ':' + kinds['depth'].astype(str)
     return kinds.assign(cell=cells).set_index('cell')[['verdict', 'answer', 'organelle', 'generation']]
@@ -103,7 +103,7 @@ def _tables(data: RunData, limit: int) -> dict[str, str]:
     few = lambda table: f'the {min(limit, len(table)):,} of {len(table):,}'
     return {
         'cells': table_html(cells, 'Cells: what was tried in each, and how it went'),
-        'gates': table_html(gate_table(data), 'Gates: how often each was asked, and what it said last', limit=300)
+        'gates': table_html(gate_table(data), 'Gates: how often each was asked, and its latest decision', limit=300)
                  + table_html(attempts.tail(limit), f'Assimilation: {few(attempts)} latest attempts'),
         'organelles': table_html(best, f'Organelles: {few(organelles)} with most episodes')
                       + _tree(data, organelles, 60),
@@ -145,7 +145,7 @@ def _several(folders: list, log: Callable[[str], None]) -> tuple[str, dict[str, 
 def dashboard(folders: str | Path | Iterable[str | Path], # a run, or several that can be compared
               out: str | Path | None = None, # default: dashboard.html in the folder of the one run
               *, limit: int = 150, # rows of a table that grows with the run
-              log: Callable[[str], None] = lambda line: None) -> Path: # hears what is being done
+              log: Callable[[str], None] = lambda line: None) -> Path: # gets a line for each step
     "Write one HTML file that shows runs without internet; returns its path"
     folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
     if not folders: raise ValueError("expected a run folder or several, got none; name one")

@@ -72,7 +72,7 @@ def _several(runs: list[Run], data: list[RunData]) -> tuple[list[str], dict[str,
 def report(folders: str | Path | Iterable[str | Path], # a run, or several that can be compared
            out: str | Path | None = None, # a folder to write to; default: that of the one run
            *, limit: int = 20, # organelles in the table
-           log: Callable[[str], None] = lambda line: None) -> Path: # hears what is being done
+           log: Callable[[str], None] = lambda line: None) -> Path: # gets a line for each step
     "Write `report.md` and `charts/`; returns the path of the page"
     folders = [folders] if isinstance(folders, (str, Path)) else list(folders)
     if not folders: raise ValueError("expected a run folder or several, got none; name one")

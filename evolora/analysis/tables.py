@@ -28,7 +28,7 @@ from ..utils.statistics import wilson
 class RunData:
     "The tables of a run, from its folder (`load`) or from records in memory (`gather`)"
     name: str
-    about: dict             # what a page says in its head: host, seed, version, configuration
+    about: dict             # the head of a page: host, seed, version, configuration
     folder: Path | None
     episodes: pd.DataFrame
     generations: pd.DataFrame
@@ -95,7 +95,7 @@ def rate_bounds(right: pd.Series, question: pd.Series, by: list[pd.Series]) -> p
     return pd.DataFrame({'low': low, 'high': high}, index=k.index)
 
 def tally(episodes: pd.DataFrame, by) -> pd.DataFrame:
-    "Episodes, rates and energy of each group"
+    "Episodes, rates with 95 % intervals and energy: a row for each group"
     flags = episodes.assign(success=episodes['success'].astype(float), parsed=episodes['parsed'].astype(float))
     table = flags.groupby(by, sort=True).agg(
         episodes=('success', 'size'), correct=('success', 'sum'), progress=('progress', 'mean'),
@@ -123,11 +123,11 @@ def pool(generations: pd.DataFrame, by: pd.Series, # a group for each row
                         roi=table['revenue'] / table['cost'].where(table['cost'] > 0))
 
 def cell_history(data: RunData) -> pd.DataFrame:
-    "What each generation says of each cell that it visited, a row each; ValueError if a row says something else"
+    "The numbers of each cell that a generation visited, a row each; ValueError where a row holds others"
     columns = ('episodes', 'accuracy', 'success_ema', 'learning_progress', 'price')
     generations = data.generations['generation'].repeat([len(cells) for cells in data.generations['cells']])
-    known = [(name, said) for cells in data.generations['cells'] for name, said in cells.items()]
-    try: numbers = {c: np.array([said[c] for _, said in known], float) for c in columns}
+    known = [(name, row) for cells in data.generations['cells'] for name, row in cells.items()]
+    try: numbers = {c: np.array([row[c] for _, row in known], float) for c in columns}
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"expected the numbers {', '.join(columns)} of every cell in the table generations of "
                          f"{data.name}, got others; restore the file from a copy") from None
@@ -149,14 +149,14 @@ def _guessing(cells: pd.DataFrame) -> float:
     return float(np.average([chance(c) for c in known], weights=asked))
 
 def _compute(generations: pd.DataFrame) -> dict[str, float]:
-    "Drift, and GFLOPs a generation"
+    "KL from the host in nats a token, and GFLOPs: means over generations"
     parts = ('play', 'learn', 'teach', 'gate')
     flops = {f'GFLOPs, {k}': np.mean([g.get(k, 0.) for g in generations['gflops']]) for k in parts}
-    return {'drift, nats a token': generations['drift'].mean()} | flops
+    return {'KL from the host, nats a token': generations['drift'].mean()} | flops
 
 READING = ('Rates are pooled over the generations named; low and high are the ends of the 95 % interval (Wilson, with '
            'the answers to one question taken as a cluster). '
-           'Energy, alive, drift and GFLOPs are means of a generation; births, deaths and episodes are sums.')
+           'Energy, alive, KL and GFLOPs are means over generations; births, deaths and episodes are sums.')
 NO_MEASURE = ('These are sampled answers to what the curriculum handed out, which changes as the run goes on: no '
               'measure of what was learned. `evolora holdout RUN` compares the run with the bare host, on questions '
               'that nothing was tuned on.')
@@ -235,7 +235,7 @@ def lineage(data: RunData, *, limit: int = 40) -> str:
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #883adb7b
 def _deaths(data: RunData) -> pd.Series:
-    "The generation in which each one died"
+    "The generation in which each organelle died"
     return data.lineage[data.lineage['event'] == 'death'].groupby('organelle')['generation'].min()
 
 def balances(data: RunData) -> pd.DataFrame:
@@ -259,7 +259,7 @@ def flow_table(data: RunData) -> pd.DataFrame:
     kind = rows['account'].map({name: {'mint': 'in', 'sink': 'out'}.get(kind, 'between')
                                 for name, kind in ACCOUNTS.items()}).fillna('between')
     account = rows['account'].where(rows['account'].isin(ACCOUNTS), 'organelles')
-    given = (kind == 'between') & (rows['amount'] < 0)      # the other half of what somebody got
+    given = (kind == 'between') & (rows['amount'] < 0)      # the other half of what an organelle received
     rows = rows.assign(kind=kind, account=account)[~given]
     return rows.groupby(['generation', 'kind', 'account', 'reason'])['amount'].sum().reset_index()
 
@@ -293,13 +293,13 @@ def age_table(data: RunData) -> pd.DataFrame:
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #0eed2515
 def sentence(row) -> str:
-    "What a row of the table `gates` says, in words; its bare numbers if they are not what the gate names"
+    "A row of the table `gates` in words; its bare numbers if they are not those that the gate names"
     names = 'generation', 'organelle', 'gate', 'passed', 'numbers', 'partners', 'final'
     try: return str(Decision(**{name: row[name] for name in names}))
     except (KeyError, ValueError, TypeError): return f"{row['gate']} of {row['organelle']}: {row['numbers']}"
 
 def gate_table(data: RunData) -> pd.DataFrame:
-    "How often each gate was asked, opened, stopped somebody and ended a turn, and its last words; in order of the way"
+    "How often each gate was asked, passed, failed and ended a turn, and its latest decision; in the order they are met"
     gates = data.gates.groupby('gate')
     table = pd.DataFrame({'asked': gates.size(), 'passed': gates['passed'].sum().astype(int)})
     table['failed'] = table['asked'] - table['passed']
@@ -318,7 +318,7 @@ def _share_interval(k: int, n: int, alpha: float) -> tuple[float, float]:
     return _GRID[max(kept[0] - 1, 0)], _GRID[min(kept[-1] + 1, len(_GRID) - 1)]
 
 def uplift_interval(wins: int, losses: int, pairs: int, *, alpha: float = .05) -> tuple[float, float]:
-    "Bounds of the difference of the shares of wins and losses among pairs, right at every look"
+    "Bounds of the share of wins less that of losses among pairs; valid however often it is looked at"
     if not (0 <= wins and 0 <= losses and wins + losses <= pairs and 0 < alpha < 1): raise ValueError(
         f"expected counts with wins + losses <= pairs, got {wins}, {losses} and {pairs} at alpha {alpha}; count again")
     discordant = _share_interval(wins + losses, pairs, alpha / 2)

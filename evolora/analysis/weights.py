@@ -77,7 +77,7 @@ def spectra(population: Population, organelle: str) -> pd.DataFrame:
 
 # %% ../../nbs/10_analysis/06_weights.ipynb #ebe6973b
 def _inner(population: Population, ids: list[str]) -> np.ndarray:
-    "Frobenius inner products of everybody's updates, summed over the maps"
+    "Frobenius inner products of the updates of all pairs of organelles, summed over the maps"
     all_ids = [population.factors(id) for id in ids]
     ranks = [population[id].rank for id in ids]
     scales = np.repeat([population.scale(id) for id in ids], ranks)
@@ -92,14 +92,14 @@ def similarity(population: Population, ids: Iterable[str] | None = None) -> pd.D
     "Cosine of what organelles (default: all) add, similar ones side by side; NaN for those that add nothing"
     ids = population.ids if ids is None else list(dict.fromkeys(ids))
     if not ids: raise ValueError("expected at least one organelle to compare, got none; see birth()")
-    inner, silent = _inner(population, ids), np.array([population.is_noop(id) for id in ids])
-    lengths = np.sqrt(np.where(silent, np.nan, inner.diagonal()))
+    inner, empty = _inner(population, ids), np.array([population.is_noop(id) for id in ids])
+    lengths = np.sqrt(np.where(empty, np.nan, inner.diagonal()))
     cosine = np.clip(inner / np.outer(lengths, lengths), -1, 1)
-    heard = np.flatnonzero(~silent)
-    if len(heard) > 2:
-        apart = (1 - cosine[np.ix_(heard, heard)])[np.triu_indices(len(heard), 1)]
-        heard = heard[leaves_list(linkage(apart, 'average', optimal_ordering=True))]
-    order = [*heard, *np.flatnonzero(silent)]
+    moved = np.flatnonzero(~empty)
+    if len(moved) > 2:
+        apart = (1 - cosine[np.ix_(moved, moved)])[np.triu_indices(len(moved), 1)]
+        moved = moved[leaves_list(linkage(apart, 'average', optimal_ordering=True))]
+    order = [*moved, *np.flatnonzero(empty)]
     names = pd.Index([ids[i] for i in order], name='organelle')
     return pd.DataFrame(cosine[np.ix_(order, order)], index=names, columns=list(names))
 
@@ -158,7 +158,7 @@ def chart_delta(table: pd.DataFrame, *, organelle: str = 'it') -> alt.LayerChart
     tips = ['block:O', 'target:N', alt.Tooltip('relative:Q', format='.2%'),
             *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('norm', 'host'))]
     return _amounts(table.reset_index(), 'block', down, 'relative', '‖ΔW‖ / ‖W‖ (share)', tips).properties(
-        title=alt.Title(f'What {organelle} adds to the host', subtitle='norm of ΔW, in per cent of the weight’s'),
+        title=alt.Title(f'How much {organelle} adds to the host', subtitle='norm of ΔW, in per cent of the weight’s'),
         description=f'Relative norm of ΔW: at most {table["relative"].max():.1%}, in block {most[0]}, {most[1]}')
 
 # %% ../../nbs/10_analysis/06_weights.ipynb #913a5293
@@ -167,7 +167,7 @@ def chart_spectra(table: pd.DataFrame, *, organelle: str = 'it') -> alt.FacetCha
     values = [name for name in table if name[1:].isdigit()]
     flat = table.reset_index().melt(['block', 'target', 'effective', 'stable'], values, 'which', 'value')
     flat, middle = flat.assign(which=flat['which'].str[1:].astype(int)), table['effective'].median()
-    said = f'the median effective rank is {middle:.1f} of {len(values)}' if middle == middle else 'nothing is added'
+    text = f'the median effective rank is {middle:.1f} of {len(values)}' if middle == middle else 'nothing is added'
     tips = ['block:O', 'which:O',
             *(alt.Tooltip(f'{name}:Q', format='.3g') for name in ('value', 'effective', 'stable'))]
     blocks = flat['block'].unique()
@@ -181,12 +181,12 @@ def chart_spectra(table: pd.DataFrame, *, organelle: str = 'it') -> alt.FacetCha
         detail='block:O', tooltip=tips)
     return lines.properties(width=150, height=120).facet(alt.Facet('target:N', title=None, sort=list(
         dict.fromkeys(flat['target']))), columns=4).properties(
-        title=alt.Title(f'Directions that {organelle} uses', subtitle=f'a line a block; {said}'),
-        description=f'Singular values of ΔW: {said}')
+        title=alt.Title(f'Singular values of what {organelle} adds', subtitle=f'a line a block; {text}'),
+        description=f'Singular values of ΔW: {text}')
 
 # %% ../../nbs/10_analysis/06_weights.ipynb #1eb94047
 def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
-    "Who resembles whom, from `similarity`"
+    "Cosine of the updates of every pair of organelles, from `similarity`"
     names = list(table.index)
     flat = table.rename_axis(index='one').reset_index().melt('one', var_name='other', value_name='cosine')
     few, title = len(names) <= _FEW, 'organelle, similar ones side by side' if len(names) > 4 else 'organelle'
@@ -199,14 +199,14 @@ def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
         tooltip=['one:N', 'other:N', alt.Tooltip('cosine:Q', format='.3f')])
     drawn = [fields] + [_numbers(base, 'cosine:Q', '.2f', '!isValid(datum.cosine) || abs(datum.cosine) < .65')] * few
     apart = table.to_numpy()[~np.eye(len(table), dtype=bool)]
-    said = f'from {np.nanmin(apart):.2f} to {np.nanmax(apart):.2f}' if np.isfinite(apart).any() else 'of no pair'
+    span = f'from {np.nanmin(apart):.2f} to {np.nanmax(apart):.2f}' if np.isfinite(apart).any() else 'of no pair'
     return alt.layer(*drawn).properties(
         width=alt.Step(34 if few else 14), height=alt.Step(26 if few else 14),
-        description=f'Cosine of ΔW between organelles, {said}',
-        title=alt.Title('Who resembles whom', subtitle='cosine of ΔW over all maps; grey: adds nothing'))
+        description=f'Cosine of ΔW between organelles, {span}',
+        title=alt.Title('Similarity of organelles', subtitle='cosine of ΔW over all maps; grey: adds nothing'))
 
 def chart_drift(table: pd.DataFrame) -> alt.LayerChart:
-    "How far everybody has moved since birth, from `drift` by block or by target"
+    "How far each organelle has moved since birth, from `drift` by block or by target"
     across = table.index.names[-1]
     if across == 'organelle': raise ValueError("expected drift by 'block' or 'target', got it of whole organelles")
     tips = ['organelle:N', f'{across}:N', alt.Tooltip('of_host:Q', format='.2%'),
@@ -216,8 +216,10 @@ def chart_drift(table: pd.DataFrame) -> alt.LayerChart:
     whose = f'{len(ids)} organelles' if len(ids) > 1 else ids[0]
     down = alt.Y('organelle:N', title='organelle, oldest first' if len(ids) > 4 else None, sort=None)
     return _amounts(table.reset_index(), across, down, 'of_host', 'moved / ‖W‖ (share)', tips).properties(
-        title=alt.Title('Drift from birth', subtitle='norm of ΔW now − ΔW at birth, in per cent of the weight’s'),
-        description=f'Drift of {whose}: at most {table["of_host"].max():.1%}, {most[0]} in {across} {most[1]}')
+        title=alt.Title('Distance moved since birth',
+                        subtitle='norm of ΔW now − ΔW at birth, in per cent of the weight’s'),
+        description=f'Distance from birth of {whose}: at most {table["of_host"].max():.1%}, '
+                    f'{most[0]} in {across} {most[1]}')
 
 # %% ../../nbs/10_analysis/06_weights.ipynb #71ea5c71
 @dataclass(frozen=True, eq=False, repr=False)
@@ -227,7 +229,7 @@ class Beside:
     organelle: str
     answers: pd.DataFrame       # a row each, of the host first: text, tokens, and mean log-probability a token to both
     tokens: pd.DataFrame        # a row a token: whose answer, place, text, and its log-probability to both
-    put: str | tuple[str, ...] = ''     # what they were asked: the prompt in its form
+    put: str | tuple[str, ...] = ''     # what both were asked: the prompt in its form
     how: str = ''               # which form that is, in words; empty for the prompt alone
 
     @property
@@ -294,7 +296,7 @@ class Inspection:
 
 # %% ../../nbs/10_analysis/06_weights.ipynb #8a7e5e01
 def _of_ecology(e: Ecology) -> tuple[dict, pd.DataFrame, str, list[Decision]]:
-    "Facts of everybody known, their answers, which ones these are, and decisions"
+    "Facts of all organelles alive, their answers, which answers these are, and decisions"
     facts = {o.id: dict(operator=o.operator, parents=list(o.parents), born=o.born, died=None, reason=None, rank=o.rank,
                         traits=o.traits.model_dump(), energy=e.ledger.balance(o.id)) for o in e.population}
     decisions = list(e.history[-1].decisions or ()) if e.history else []
@@ -322,8 +324,8 @@ def _line(facts: dict, organelle: str) -> list[tuple]:
         id = one['parents'][0] if one['parents'] else None
     return line[::-1]
 
-def _told(decisions: list[Decision], organelle: str) -> str:
-    "The sentences of its latest turn"
+def _turn_text(decisions: list[Decision], organelle: str) -> str:
+    "The decisions of an organelle's latest turn, in sentences"
     met = [d for d in decisions if organelle in (d.organelle, *d.partners)]
     try: return explain([d for d in met if d.generation == met[-1].generation], organelle)
     except (LookupError, TypeError, ValueError):
@@ -331,7 +333,7 @@ def _told(decisions: list[Decision], organelle: str) -> str:
                          "table was edited: restore it from a copy") from None
 
 def inspect(source: Ecology | str | Path, organelle: str) -> Inspection: # of an ecology, or of the folder of a run
-    "All that is written down about an organelle; ValueError for one that is not known"
+    "All that is recorded about an organelle; ValueError for an unknown one"
     facts, episodes, window, decisions = (_of_ecology if isinstance(source, Ecology) else _of_folder)(source)
     if organelle not in facts:
         raise ValueError(f"no organelle {organelle!r:.40}; known: {', '.join(facts)[:400] or 'none'}")
@@ -340,4 +342,4 @@ def inspect(source: Ecology | str | Path, organelle: str) -> Inspection: # of an
     table = right.agg(answers='size', accuracy='mean')
     low, high = wilson((table['accuracy'] * table['answers']).round(), table['answers'])
     return Inspection(organelle, facts[organelle], _line(facts, organelle), table.assign(low=low, high=high), window,
-                      _told(decisions, organelle))
+                      _turn_text(decisions, organelle))

@@ -21,12 +21,12 @@ _RELATIONS = {'>=': operator.ge, '>': operator.gt, '<': operator.lt}
 @dataclass(frozen=True)
 class Gate:
     "A comparison of two named numbers that decides whether a merge goes on"
-    name: str           # what a run calls it when it stops somebody
+    name: str           # what a run calls it when it stops an organelle
     asks: str           # what it wants to know
     value: str          # name of the number that is judged
     relation: str       # '>=', '>' or '<'
     bound: str          # name of the number it is held against
-    says: str           # a sentence for the numbers, true whether the gate opens or not
+    says: str           # template of a sentence for the numbers, true whether the gate opens or not
     measure: Callable[..., dict] | None = None      # of a gate of one's own: where its numbers come from
 
     def passes(self, numbers: Mapping) -> bool:
@@ -47,13 +47,13 @@ GATES: Parts = Parts('gate', {g.name: g for g in (
          'has {energy:.1f} energy, {least:.1f} expected (top-up: {topup})'),
     Gate('second_in_niche', 'is it the first of its niche?', 'low', '>=', 'first',
          'is {low:+.2f} above the beginning, {best}, the first of its niche, {first:+.2f}'),
-    Gate('no_partner', 'is there somebody to gain from?', 'promise', '>=', 'worth',
+    Gate('no_partner', 'is there a suitable partner?', 'promise', '>=', 'worth',
          'found {best} among {fits} of other niches, which promises {promise:+.2f}, {worth:+.2f} expected'),
     Gate('merge_limit', 'is it its turn?', 'taken', '<', 'limit',
          'found {taken} of {limit} tests of this generation taken'),
-    Gate('reserve_active', 'can the couple pay for a child?', 'left', '>=', 'reserve',
-         'would leave its couple {left:.1f} energy after the birth, {reserve:.1f} are kept in reserve'),
-    Gate('low_tokens', 'can the couple pay for evidence?', 'tokens', '>=', 'least',
+    Gate('reserve_active', 'can the pair pay for a child?', 'left', '>=', 'reserve',
+         'would leave the two parents {left:.1f} energy together after the birth, {reserve:.1f} are kept in reserve'),
+    Gate('low_tokens', 'can the pair pay for evidence?', 'tokens', '>=', 'least',
          'can ask for {tokens} answers with its partner, the first look takes {least}'),
     Gate('low_power', 'could a test succeed at all?', 'power', '>=', 'least',
          'would find an uplift of {uplift:.2f} at level {level:.2g} within {pairs} pairs with power {power:.2f}, '
@@ -62,7 +62,7 @@ GATES: Parts = Parts('gate', {g.name: g for g in (
          'has a child that keeps {kept:.2f} of the easy tasks that the host solves, {least:.2f} expected'),
     Gate('probe_failed', 'does the child pay elsewhere for what it gains?', 'difference', '>=', 'margin',
          'has a child that differs from {best} by {difference:+.2f} on other cells, {margin:+.2f} expected'),
-    Gate('low_power_dr', 'do the logs say anything?', 'rows', '>=', 'least',
+    Gate('low_power_dr', 'are there enough logged answers?', 'rows', '>=', 'least',
          'has {rows} logged answers in the cell that is known best, {least} expected'),
     Gate('log_below_threshold', 'do the logs leave hope?', 'high', '>=', 'worth',
          'is logged at {estimate:+.2f} against {best}, at most {high:+.2f}'),
@@ -94,9 +94,9 @@ class Decision:
     final: bool = False         # whether it ended the turn of the organelle: one does, and only that one is counted
 
     def __str__(self) -> str:
-        says = EVENTS[self.gate] if self.gate in EVENTS else GATES[self.gate].says
+        sentence = EVENTS[self.gate] if self.gate in EVENTS else GATES[self.gate].says
         verdict = '' if self.gate in EVENTS else ' passed' if self.passed else ' STOPPED'
-        return f"{self.gate}{verdict}: {self.organelle} " + says.format(
+        return f"{self.gate}{verdict}: {self.organelle} " + sentence.format(
             **self.numbers, partners=' and '.join(self.partners))
 
 def judge(gate: str, organelle: str, generation: int, *, partners: Iterable[str] = (), **numbers) -> Decision:
@@ -142,7 +142,7 @@ def replay(rows: Iterable[Mapping], # of the table `gates` of a run
             raise ValueError(f"row {i} expected a known gate, got {gate!r}; known: {', '.join([*GATES, *EVENTS])}")
         what, last = f"row {i}: {gate} of {row['organelle']}", turn[-1] if turn else dict(gate='', passed=True)
         if row['passed'] != (found := _verdict(row)):
-            wrong.append(f"{what} was noted as passed={row['passed']}, its numbers say {found}")
+            wrong.append(f"{what} was noted as passed={row['passed']}, its numbers give {found}")
         if not last['passed'] and gate != 'trial_expired':
             wrong.append(f"{what} came after {last['gate']} had stopped it")
         if _AFTER.get(gate, last['gate']) != last['gate']: wrong.append(f"{what} did not come after {_AFTER[gate]}")
@@ -159,7 +159,7 @@ def register_gate(gate: Gate, *,
     "Make a gate of one's own known by its name; ValueError with what is wrong with it"
     if not isinstance(gate, Gate) or not callable(gate.measure):
         raise ValueError(f"expected a Gate that knows where its numbers come from, got {gate!r:.60}; give it a measure")
-    GATES.check(gate.name)          # first: what is said of a fault names it
+    GATES.check(gate.name)          # first: the messages below name the gate
     if gate.relation not in _RELATIONS:
         raise ValueError(f"gate {gate.name!r}: expected one of {', '.join(_RELATIONS)}, got {gate.relation!r:.40}")
     if gate.name in _COUNTED or gate.name.startswith('topup_'):     # the counters of a generation are called so

@@ -99,7 +99,7 @@ def ties_mean(cores: torch.Tensor, weights: Sequence[float], *, density: float =
 
 def fisher_mean(cores: torch.Tensor, weights: Sequence[float], precision: torch.Tensor) -> torch.Tensor:
     "Mean of the cores (parents, k, l), each entry weighted by its parent's precision (parents, k, l) there"
-    # Where nobody's gradient ever said anything, what is left is the plain weighted mean.
+    # Where no parent ever had a gradient, what is left is the plain weighted mean.
     mass = cores.new_tensor(weights)[:, None, None] * (precision + 1e-6)
     return (mass * cores).sum(0) / mass.sum(0)
 
@@ -107,7 +107,7 @@ def fisher_mean(cores: torch.Tensor, weights: Sequence[float], precision: torch.
 Fisher = dict[str, tuple[torch.Tensor, torch.Tensor]] # module -> (rows (d_out,), columns (d_in,)): F = rows columns^T
 
 def _precision(fisher: list[Fisher | None], name: str, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    "Fisher diagonal of the entries of a core, for every parent: (parents, k, l); ones for who knows nothing"
+    "Fisher diagonal of the entries of a core, for every parent: (parents, k, l); ones for a parent without"
     def turned(f):
         if f is None: return left.new_ones(left.shape[1], len(right))
         sizes = (len(left), right.shape[1])
@@ -136,7 +136,7 @@ def _check_rule(rule: str, rank: int, weights: Sequence[float], fisher, density:
         raise ValueError(f"rule {rule!r} expected {'one fisher per parent' if fisher is None else 'no fisher'}, "
                          f"got {'none' if fisher is None else 'some'}; Plasticity.fisher and rule 'fisher' go together")
     if fisher is not None and len(fisher) != parents:
-        raise ValueError(f"expected one fisher per parent, got {len(fisher)} for {parents}; None for who never learned")
+        raise ValueError(f"expected one fisher per parent, got {len(fisher)} for {parents}; None for one never trained")
     if rule != 'linear' and min(weights, default=0) < 0:
         raise ValueError(f"rule {rule!r} is a mean and expected weights of at least 0, got {list(weights)}; "
                          "only linear can subtract")
@@ -194,15 +194,15 @@ def merge_error(rng: np.random.Generator, *, shape: tuple[int, int] = (96, 64), 
 def evidence_weights(lower: Sequence[float], # lower bounds of the shares of right answers, one a parent
                      *, host: float = 0., # the share that the host gets right
                     ) -> list[float]:
-    "Weights that sum to 1, in proportion to what each parent is shown to add; equal where nobody is"
+    "Weights that sum to 1, in proportion to what each parent is shown to add; equal where none is"
     if not len(lower) or not np.isfinite([*lower, host]).all():
         raise ValueError(f"expected a finite lower bound for at least one parent, got {list(lower)} and host {host}; "
-                         "evidence.wilson gives 0 to who never answered")
+                         "statistics.wilson gives 0 for no answers")
     gain = np.maximum(np.asarray(lower, float) - host, 0)
     return (gain / gain.sum() if gain.any() else np.full(len(gain), 1 / len(gain))).tolist()
 
 # %% ../../nbs/06_assimilation/01_merging.ipynb #09ebed62
-def consensus(population: Population, weights: dict[str, float], # organelle -> weight: who takes part
+def consensus(population: Population, weights: dict[str, float], # organelle -> weight, for those that take part
               *, rank: int, rule: str = 'linear', fisher: dict[str, Fisher | None] | None = None,
               density: float = .5) -> Merged:
     "`merge` over members of a population, with its scales; the population itself stays as it is"

@@ -76,7 +76,7 @@ def power_at(uplift: float, # the true difference of the shares of right answers
     "Probability that the e-value reaches 1/alpha within so many pairs"
     if not (abs(uplift) <= discordant <= 1 and discordant > 0 and pairs >= 0):
         raise ValueError(f"expected |uplift| <= discordant <= 1 and pairs >= 0, got {uplift}, {discordant}, {pairs}; "
-                         "who gains on every tenth task differs on every tenth task")
+                         "an uplift on every tenth task is a difference on every tenth task")
     far = int(binom.isf(1e-12, pairs, discordant)) # more discordant pairs than that never come
     # A power of two, so that the search for a number of pairs walks only once.
     found = _found((1 + uplift / discordant) / 2, _share('alpha', alpha), 1 << far.bit_length())[:far + 1]

@@ -33,10 +33,10 @@ class Child(NamedTuple):
     operator: str               # 'merge' or 'expert'
     niche: str                  # the families of both parents, joined by +
     energy_kept: float          # share of the squared singular values that its rank could hold
-    gflops: float               # of teaching
+    gflops: float               # of its training
 
 def _taught(a: Assimilation, parent: str, rows: list, plasticity: Plasticity, rng) -> tuple[Factors, float]:
-    "The mother's weights after some updates in which every verified answer counts as right, and the GFLOPs"
+    "The first parent's weights after some updates in which every verified answer counts as right, and the GFLOPs"
     scratch, gflops = a.examiner.scratch, 0.
     trained = scratch.birth(a.population.factors(parent), traits=a.population[parent].traits).id
     training = Plasticity(scratch, plasticity.config.model_copy(update={'probe': 0.}))
@@ -50,7 +50,7 @@ def _taught(a: Assimilation, parent: str, rows: list, plasticity: Plasticity, rn
 
 def conceive(a: Assimilation, parents: tuple[str, str], plasticity: Plasticity, lows: Sequence[float], # lower bounds
              rng: np.random.Generator) -> Child:
-    "A child of two: merged from their weights, or taught on their verified answers"
+    "A child of two: merged from their weights, or trained on their verified answers"
     c, members = a.config, [a.population[id] for id in parents]
     niche = joined([o.traits.niche for o in members], a.families)
     expert = rng.random() < c.expert and plasticity.config.rule not in ('node', 'es', 'none')
@@ -91,7 +91,7 @@ class Trial:
 
 @dataclass
 class Merge:
-    "A child that was admitted, with the weights of all who took part: what an audit needs"
+    "A child that was admitted, with the weights of the child and its parents: what an audit needs"
     generation: int
     child: str
     parents: tuple[str, ...]
@@ -100,18 +100,18 @@ class Merge:
     event: str                          # 'merged' or 'trial_promoted'
     numbers: dict
     factors: dict[str, Factors]         # of the child and its parents, when it was admitted
-    later: dict[str, Factors] = field(default_factory=dict)     # of those who still lived some generations later
+    later: dict[str, Factors] = field(default_factory=dict)     # of those that still lived some generations later
 
 class Attempt(NamedTuple):
-    "What a couple came to: its decisions, and the trial if there was one"
+    "What became of a pair: its decisions, and the trial if there was one"
     decisions: list[Decision]
     outcome: str                        # 'merged', 'trial_created', or the gate that stopped it
     trial: Trial | None = None
-    gflops: float = 0.                  # of teaching
+    gflops: float = 0.                  # of the child's training
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #d4543821
 class _Look:
-    "An attempt under way: who is asked, what was decided, who pays"
+    "An attempt under way: the factors that are asked, the decisions so far, the parents that pay"
     def __init__(self, a: Assimilation, parents: tuple[str, str], generation: int, rng: Callable, seed_for: Callable):
         self.a, self.parents, self.generation, self.rng, self.seed_for = a, parents, generation, rng, seed_for
         self.decisions, self.looks = [], 0
@@ -167,7 +167,7 @@ def _test(s: _Look, tests: dict[str, PairedTest], today: int) -> None:
         if len(seen) >= s.a.config.survey: s.a.skill.setdefault(id, {})[family] = float(np.mean(seen)), s.generation
 
 def _room(a: Assimilation) -> bool:
-    "Whether another child may live on probation; the last seat is for merges"
+    "Whether another child may live on probation; the last slot is for merges"
     return len(a.trials) < a.config.trials and len(a.population) < a.population.capacity - 1
 
 def _concluded(s: _Look, trial: Trial) -> Attempt:
@@ -190,7 +190,7 @@ def _concluded(s: _Look, trial: Trial) -> Attempt:
 def attempt(a: Assimilation, parents: tuple[str, str], generation: int, *, plasticity: Plasticity,
             lows: Sequence[float], rng: Callable[[str], np.random.Generator],
             seed_for: Callable[[Task], int]) -> Attempt:
-    "Make the child of a couple, and send it through the gates that cost answers"
+    "Make the child of a pair, and send it through the gates that cost answers"
     c, s = a.config, _Look(a, parents, generation, rng, seed_for)
     each, tokens = 1 + len(parents), a.tokens.held(parents)
     first = 2 * c.canary + each * (c.look + (c.probe if s.away else 0))
@@ -199,7 +199,7 @@ def attempt(a: Assimilation, parents: tuple[str, str], generation: int, *, plast
                   most=max(c.look, min(c.pairs, c.look + (tokens - first) // each)))
     if not s.judge('low_power', uplift=c.uplift, level=a.levels.level, pairs=plan.pairs, power=plan.power,
                    least=c.least_power): return Attempt(s.decisions, 'low_power')
-    a.tried |= dict.fromkeys(parents, generation)        # to be turned away before costs nothing, not even time
+    a.tried |= dict.fromkeys(parents, generation)        # a pair stopped before here need not wait for its next test
     child = conceive(a, parents, plasticity, lows, rng('child'))
     s.who['child'] = child.factors
     if not _harmless(s): return Attempt(s.decisions, s.decisions[-1].gate, None, child.gflops)
@@ -212,11 +212,11 @@ def attempt(a: Assimilation, parents: tuple[str, str], generation: int, *, plast
     return _concluded(s, Trial(child, parents[0], gate, level, generation, tests, controls=controls))
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #b830f83c
-_LEAST_ROWS = 8     # logged answers of each in a cell, for the log to say anything
+_LEAST_ROWS = 8     # logged answers of each in a cell, below which the log is not used
 
 def screen(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int,
            rng: np.random.Generator) -> list[Decision]:
-    "What the logs say of a child on probation against its best parent; the last decision says whether to look"
+    "The gates on the logs of a child on probation against its best parent; the last decision is whether to look"
     best, partners = trial.numbers()['best'], trial.child.parents
     own = recent[(recent.generation > trial.since) & recent.organelle.isin([trial.id, best])]
     counts = own.groupby(['generation', 'family', 'depth', 'organelle']).size().unstack(fill_value=0)
@@ -226,7 +226,7 @@ def screen(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int,
     enough = judge('low_power_dr', trial.id, generation, partners=partners, least=_LEAST_ROWS,
                    rows=int(known.max()) if len(known) else 0)
     if not enough.passed: return [enough]
-    both = both[known >= _LEAST_ROWS]       # a stray answer elsewhere says nothing, and holds up nothing
+    both = both[known >= _LEAST_ROWS]       # a stray answer elsewhere shows nothing, and holds up nothing
     share = both.div(both.sum(axis=1), axis=0).add_prefix('p:')
     log = own.merge(share, left_on=['generation', 'family', 'depth'], right_index=True)
     found = aipw(log, trial.id, best, covariates=(), least=_LEAST_ROWS, rng=rng)

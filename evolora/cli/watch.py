@@ -28,7 +28,7 @@ _AT_ONCE = 1 << 24      # bytes read in one go, so that a long run is read in pi
 
 @dataclass
 class Tail:
-    "The rows at the end of a table that somebody else writes"
+    "The rows at the end of a table that another process writes"
     path: Path
     forget: Callable[[], None] = lambda: None   # is called before the rows begin again from the first one
     at: int = 0         # bytes read
@@ -70,11 +70,11 @@ def sparkline(values, width: int = 32) -> str:
 
 # %% ../../nbs/15_cli/02_watch.ipynb #ce92dbb2
 _SHOWN = {'accuracy': '{:.1%}', 'roi': '{:.2f}', 'alive': '{:.0f}', 'energy': '{:,.1f}', 'drift': '{:.3f}'}
-_NAMES = {'energy': 'energy of all'}        # the ticker below has the mean
+_NAMES = {'energy': 'energy of all', 'drift': 'KL, nats a token'}        # the ticker below has the mean energy
 
 @dataclass
 class Watch:
-    "What is known of a run that somebody else lives"
+    "The state of a run that another process lives"
     run: Run
     numbers: dict[str, deque] = field(default_factory=lambda: {name: deque(maxlen=200) for name in _SHOWN})
     news: deque = field(default_factory=lambda: deque(maxlen=6))
@@ -95,7 +95,7 @@ class Watch:
             if not isinstance(row.get('generation'), int): continue
             self.generations = row['generation'] + 1
             for name, known in self.numbers.items(): known.append(_number(row.get(name)))
-            self.news.append(_told(row))
+            self.news.append(_line(row))
         for row in self._times.rows():
             if (seconds := _number(row.get('seconds'))) is not None: self.seconds.append(seconds)
         return self
@@ -111,7 +111,7 @@ class Watch:
         head = Text(f'{self.generations} generations{pace}; seed {self.run.seed}, host {host}')
         return Group(table, head, *(Text(line, no_wrap=True, overflow='ellipsis') for line in self.news))
 
-def _told(row: dict) -> str:
+def _line(row: dict) -> str:
     "The ticker of a generation, safe for a terminal"
     return visible(row_text(row)).replace('\n', ' ')[:200]
 

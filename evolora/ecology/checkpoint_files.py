@@ -88,7 +88,7 @@ def prune(folder: str | Path, keep: int = 2) -> None:
 
 # %% ../../nbs/07_ecology/11_checkpoint_files.ipynb #31119900
 def read_manifest(folder: str | Path) -> dict:
-    "What a checkpoint says of itself, of `run.json` and of the tables; its files are not looked at"
+    "The manifest of a checkpoint, checked against its own fingerprint; the files it lists are not read"
     folder = Path(folder)
     found = read_json(folder / 'manifest.json', 1 << 20)
     kinds = {'format': str, 'version': str, 'generation': int, 'run': str, 'tables': dict, 'files': dict, 'sha256': str}
@@ -133,7 +133,7 @@ def _same(one, two) -> bool:
     return one == two
 
 def _consistent(ecology: Ecology) -> bool:
-    "Whether the books are about those who live, and balance"
+    "Whether all books are about living organelles only, and the ledger balances"
     p, a = ecology.population, ecology.assimilation
     ids = set(p.ids)
     return (ecology.generation >= 0 and set(ecology.ledger.balances) == ids and ecology.ledger.audit().balanced
@@ -145,7 +145,7 @@ def _read_state(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
     tensors = read_tensors(folder / 'state.safetensors')
     try: tree = parse_json((folder / 'state.json').read_bytes(), _MOST)
     except ValueError as e: raise ValueError(f"{folder / 'state.json'} expected JSON, got {e}; {_RESTORE}") from None
-    # What organelles were born with was not always kept.
+    # Older checkpoints have no weights at birth.
     return ({'births': {}} | tree if isinstance(tree, dict) else {}), tensors
 
 # %% ../../nbs/07_ecology/11_checkpoint_files.ipynb #44e4eeb4
@@ -167,7 +167,7 @@ def read_checkpoint(folder: str | Path, ecology: Ecology) -> dict:
 
 # %% ../../nbs/07_ecology/11_checkpoint_files.ipynb #4b820a60
 def read_births(folder: str | Path, population: Population) -> dict[str, Factors]:
-    "What the organelles of a saved population were born with; those whose birth was not kept are left out"
+    "The weights at birth of the organelles of a saved population; those whose birth was not kept are left out"
     tree, tensors = _read_state(folder := Path(folder))
     try:
         births = births_of(_unpacked({'births': tree['births']}, tensors))

@@ -48,8 +48,8 @@ class EcologyConfig(BaseModel):
     batch: int = Field(512, ge=1, le=1 << 16, description='rows answered at once; lower it when memory is short')
     memory: int = Field(10, ge=1, description='generations of answers that competence is judged by')
     reserve: float = Field(2., ge=0, description='energy that a parent must have left after a birth')
-    feedback: float = Field(0., ge=0, le=100, description="reward of an answer that a person liked, and what one that "
-                                                          "they did not like loses; 0 only records it")
+    feedback: float = Field(0., ge=0, le=100, description="reward of positive human feedback on an answer; negative "
+                                                          "feedback costs as much; 0 only records it")
     economy: EconomyConfig = EconomyConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     variation: VariationConfig = VariationConfig()
@@ -63,7 +63,7 @@ class EcologyConfig(BaseModel):
 
     @property
     def own_parts(self) -> dict[str, str]:
-        "Fingerprints of the families, the rule and the gates in it that are one's own; {} where all are the library's"
+        "Fingerprints of its families, rule and gates that a user has added; {} where all are the library's"
         return (cell_hashes(Cell.parse(c) for c in self.cells) | RULES.hashes([self.plasticity.rule])
                 | GATES.hashes(self.assimilation.gates))
 
@@ -72,11 +72,11 @@ class EcologyConfig(BaseModel):
     def _named(cls, form): return form_named(form)
 
     @model_serializer(mode='wrap')
-    def _plain_form_unsaid(self, usual):
+    def _plain_form_left_out(self, usual):
         # Runs and results from before there were forms have the hashes of configurations without one.
-        said = usual(self)
-        if self.form.plain: said.pop('form', None)
-        return said
+        values = usual(self)
+        if self.form.plain: values.pop('form', None)
+        return values
 
     @model_validator(mode='after')
     def _agree(self):

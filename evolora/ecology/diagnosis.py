@@ -21,13 +21,13 @@ from ..utils.statistics import wilson
 
 # %% ../../nbs/07_ecology/05_diagnosis.ipynb #92ffa534
 class Seen(NamedTuple):
-    "What a diagnosis looks at in a generation: rows of the tables `generations`, `episodes` and `ledger`"
+    "The part of a generation that a diagnosis needs: rows of the tables `generations`, `episodes` and `ledger`"
     row: dict
     episodes: Sequence[dict]
     ledger: Sequence[dict]
 
 def seen_in(rows: Iterable[dict], episodes: Iterable[dict], ledger: Iterable[dict]) -> list[Seen]:
-    "The same from rows of tables; answers and bookings of generations that have no row are left out"
+    "A `Seen` for each generation, from rows of tables; answers and bookings of generations without a row are left out"
     found = {row['generation']: Seen(row, [], []) for row in rows}
     for place, table in ((1, episodes), (2, ledger)):
         for row in table:
@@ -56,7 +56,7 @@ def _due(row: dict, economy: EconomyConfig) -> float:
     return tickets * economy.ticket * (economy.winter_ticket if row['season'] == 'winter' else 1.)
 
 def books(seen: Sequence[Seen], economy: EconomyConfig = EconomyConfig()) -> dict[str, float]:
-    "Energy earned, and spent on answers, penalties and tickets; GFLOPs and tokens; how much is left, how fast it falls"
+    "Energy earned, and spent on answers, penalties and tickets; GFLOPs, tokens; energy left, and its fall a generation"
     total = lambda name: fsum(e[name] for s in seen for e in s.episodes)
     moved = fsum(r['amount'] for s in seen for r in s.ledger if r['account'] != 'genesis')
     return dict(revenue=total('revenue'), cost=total('cost'), penalty=total('penalty'),
@@ -138,10 +138,10 @@ def _wrong(count: dict, cells: pd.DataFrame, about: dict) -> list[str]:
 def _lost(before: dict, now: dict) -> list[str]:
     "It earned before: neither the form nor the cells are the reason"
     share = lambda x: 'nothing' if x is None else f'{x:.1%}'
-    said = lambda r: f"{share(r['parse_rate'])} read, {share(r['accuracy'])} right" + (
+    state = lambda r: f"{share(r['parse_rate'])} read, {share(r['accuracy'])} right" + (
         '' if r['drift'] is None else f", {r['drift']:.2f} nats a token from the host")
-    return [f"energy was earned until generation {before['generation']}: {said(before)}; "
-            f"in generation {now['generation']}: {said(now)}",
+    return [f"energy was earned until generation {before['generation']}: {state(before)}; "
+            f"in generation {now['generation']}: {state(now)}",
             'host and form are the same as then; organelles, the cells they were asked in and knobs may differ']
 
 def _dear(count: dict, sums: dict, economy: EconomyConfig) -> list[str]:
@@ -157,9 +157,9 @@ def _dear(count: dict, sums: dict, economy: EconomyConfig) -> list[str]:
 # %% ../../nbs/07_ecology/05_diagnosis.ipynb #f65cafa0
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    "Why no energy is earned; `str()` says it in a few lines"
+    "Why no energy is earned; `str()` is the report, in a few lines"
     case: str                   # one of `CASES`
-    why: str                    # what made somebody look; may be empty
+    why: str                    # the reason for looking; may be empty
     when: str                   # the generations that were looked at
     sums: dict[str, float]      # as `books` has them
     count: dict                 # as a row of `cells`, of all of them together; {} where nothing was asked
@@ -214,7 +214,7 @@ def _case(seen: Sequence[Seen], episodes: Sequence[dict], cells: pd.DataFrame, c
     return 'even', [f"{_solved(count)}; {sums['revenue']:.3g} energy was earned, and {spent:.3g} spent"]
 
 def diagnose(seen: Sequence[Seen], economy: EconomyConfig = EconomyConfig(), *,
-             why: str = '', # what made somebody look
+             why: str = '', # the reason for looking, the first line of the report
              before: dict | None = None, # the latest row of `generations` before these in which energy was earned
              host: str = 'HOST', form: str = _PLAIN, longest: int = 48, # tokens of an answer
              cells: Sequence[str] = (), # of the configuration
@@ -249,8 +249,8 @@ def doomed(ecology) -> bool:
     return all(ledger.balance(id) < due and strikes + 1 >= economy.grace for id, strikes in ledger.strikes.items())
 
 class Patience:
-    "What a driver waits for: so many dark generations in a row; it keeps what a diagnosis looks at"
-    def __init__(self, ecology, generations: int = PATIENCE, # 0 waits for ever, and speaks only of an extinction
+    "Stops a driver after so many dark generations in a row; keeps the records that a diagnosis needs"
+    def __init__(self, ecology, generations: int = PATIENCE, # 0 waits for ever, and reports only an extinction
                  earlier: Callable[[int], list[Seen]] | None = None): # from a generation on, where a run was resumed
         if isinstance(generations, bool) or not isinstance(generations, int) or generations < 0:
             raise ValueError(f"patience expected 0 or more generations, got {generations!r}; {PATIENCE} is usual")
@@ -262,12 +262,12 @@ class Patience:
         if record.episodes is not None: self._kept.append(Seen(record.row, record.episodes, record.ledger))
 
     def hear(self, record) -> None:
-        "A hook: keep the record of a generation, and look; `found` is what there is to say, or None"
+        "A hook: keep the record of a generation, and check; `found` is then a diagnosis, or None"
         self._keep(record)
         self.check()
 
     def check(self) -> Diagnosis | None:
-        "Look whether there is something to say now"
+        "The diagnosis if there is a reason for one now, else None"
         why = self._reason()
         self.found = self.look(why) if why else None
         return self.found

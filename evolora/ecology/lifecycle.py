@@ -24,7 +24,7 @@ from ..tasks.curriculum import Curriculum
 
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #a68aa7ef
 class Demography:
-    "Who is born and who dies, and the books that must know of it"
+    "Carries out births and deaths, in every book that keeps something of an organelle"
     def __init__(self, config: VariationConfig, population: Population, ledger: Ledger, curriculum: Curriculum,
                  plasticity: Plasticity, assimilation: Assimilation, *,
                  rng: Callable[..., np.random.Generator], # (purpose, organelle): the random stream of this generation
@@ -43,7 +43,7 @@ class Demography:
         return rows
 
     def state(self) -> dict:
-        "What is remembered of answers, and the lineage that nobody has asked for yet, as plain JSON; not `births`"
+        "The recent answers, and the rows of the lineage not handed out yet, as plain JSON; not `births`"
         return {'recent': {k: self.recent[k].tolist() for k in JUDGED_BY}, 'index': self.recent.index.tolist(),
                 'lineage': [dict(row) for row in self._lineage]}
 
@@ -59,7 +59,7 @@ class Demography:
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #c2d6b8d3
 @patch
 def found(self: Demography, generation: int, *, rank: int, traits: Traits, step: float) -> Organelle:
-    "A founder, mutated by a step above 0"
+    "A founder: a no-op, or mutated if `step` is above 0"
     one = self.population.birth(rank=rank, traits=traits, rng=self.rng('founder', self.population.births))
     if step:
         rng, alpha = self.rng('founder step', one.id), self.population.alpha
@@ -81,7 +81,7 @@ def _welcome(self: Demography, one: Organelle, payers: Sequence[str], generation
 
 @patch
 def admit(self: Demography, child: Child, generation: int, *, absorb: bool = False) -> Organelle:
-    "The child of a merge or of a trial; its parents pay by their wealth, and absorbed parents end"
+    "Birth of a merged child; its parents pay in proportion to their wealth, and with `absorb` they end"
     traits = self.population[child.parents[0]].traits.model_copy(update={'niche': child.niche})
     one = self.population.birth(child.factors, traits=traits, parents=child.parents, generation=generation,
                                 operator=child.operator)
@@ -91,7 +91,7 @@ def admit(self: Demography, child: Child, generation: int, *, absorb: bool = Fal
 
 @patch
 def absorb(self: Demography, child: str, parents: Iterable[str], generation: int) -> None:
-    "The parents that still live end, and leave the child what they have"
+    "End the parents that are still alive; their energy goes to the child"
     for id in parents:
         if id not in self.population: continue
         if left := self.ledger.balance(id):
@@ -113,14 +113,14 @@ def bury(self: Demography, id: str, generation: int, reason: str) -> None:
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #fdef7931
 @patch
 def observe(self: Demography, episodes: dict[str, list], generation: int) -> None:
-    "Take in the answers of a generation, and forget those that are too old"
+    "Add the answers of a generation, and drop those older than `memory` generations"
     latest = pd.DataFrame({k: episodes[k] for k in JUDGED_BY})
     recent = pd.concat([self.recent, latest]) if len(self.recent) else latest
     self.recent = recent[recent.generation > generation - self.memory]
 
 @patch
 def ranking(self: Demography) -> pd.DataFrame:
-    "The living, most competent first, with what is known of each; a no-op answers as the host"
+    "A row for each living organelle, most competent first; `noop`: it answers as the host does"
     ids = self.population.ids
     alive = {'organelle': ids} | {k: [getattr(o, k) for o in self.population] for k in ('born', 'rank', 'operator')}
     alive |= {'balance': [self.ledger.balance(id) for id in ids], 'noop': [self.population.is_noop(id) for id in ids]}
@@ -130,13 +130,13 @@ def ranking(self: Demography) -> pd.DataFrame:
 
 @patch
 def live_or_die(self: Demography, generation: int, bankrupt: Iterable[str]) -> pd.DataFrame:
-    "Bankruptcy, selection, births; the standing that decided"
+    "Bankruptcies, selection, births; returns the ranking that decided, as `survivors` gives it"
     for id in bankrupt:
         if id in self.population: self.bury(id, generation, 'bankrupt')
     if not len(self.population): return pd.DataFrame()
     v, best = self.config, champions(self.recent) if self.config.champions else {}
     table = self.ranking()
-    table.loc[table.index.isin(list(self.assimilation.trials)), 'tasks'] = -1    # on probation nobody is judged
+    table.loc[table.index.isin(list(self.assimilation.trials)), 'tasks'] = -1    # not judged on probation
     judged = survivors(table, mu=v.mu, protect=v.protect, champions=best)
     for id, reason in judged.reason[~judged.lives].items(): self.bury(id, generation, f'selection: {reason}')
     self._reproduce(judged[judged.lives], best, generation)
@@ -145,7 +145,7 @@ def live_or_die(self: Demography, generation: int, bankrupt: Iterable[str]) -> p
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #6fb6aacf
 @patch
 def _reproduce(self: Demography, parents: pd.DataFrame, best: dict[str, str], generation: int) -> None:
-    "Children of those who can pay, while there is room"
+    "Children of organelles that can pay, while there is room"
     rng, price = self.rng('parents'), self.ledger.config.newborn_energy + self.reserve
     for i in range(min(self.config.offspring, self.capacity - len(self.population))):
         adult = generation - parents.born >= self.config.maturity
@@ -158,7 +158,7 @@ def _reproduce(self: Demography, parents: pd.DataFrame, best: dict[str, str], ge
 
 @patch
 def _conceive(self: Demography, able: pd.DataFrame, best: dict[str, str], rng, variation) -> Offspring:
-    "A child on paper; one that takes up a new niche is the champion's there, if the champion can pay"
+    "Plan a child; if it takes up a new niche, its first parent is the champion there, if that one can pay"
     parents, v = choose_parents(able, 2, rng), self.config
     if variation.random() >= v.niche_change: return make_offspring(self.population, parents, variation, v)
     room = self.curriculum.vacancies(o.traits.niche for o in self.population)

@@ -53,7 +53,7 @@ class HostProfile(BaseModel):
     theta: float | None = Field(None, gt=0, description='base of the rotary frequencies; null for the usual one')
     dtype: str = Field('bfloat16', description='what the weights are saved in, or computed back to')
     frame: int = Field(ge=0, description='tokens that the chat template puts around a question')
-    mind: str = Field(description='what one has to mind')
+    mind: str = Field(description='what to watch out for')
 
     def config(self):
         "The configuration that transformers makes the model from"
@@ -75,7 +75,7 @@ _SMOL = HostProfile(name='smollm2-135m', hub=HUB['smollm2-135m'], model_type='ll
 PROFILES = {p.name: p for p in (
     HostProfile(name='qwen3-0.6b', hub=HUB['qwen3-0.6b'], model_type='qwen3', weights=596_049_920, hidden=1024,
                 layers=28, heads=16, kv_heads=8, head_dim=128, intermediate=3072, vocabulary=151_936, context=40_960,
-                frame=12, mind='it thinks aloud unless its template is told not to, which evolora does'),
+                frame=12, mind='it thinks aloud unless its template switches that off, as evolora does'),
     HostProfile(name='gemma-3-270m', hub=HUB['gemma-3-270m'], model_type='gemma3_text', weights=268_098_176, hidden=640,
                 layers=18, heads=4, kv_heads=1, head_dim=256, intermediate=2048, vocabulary=262_144, context=32_768,
                 window=512, frame=9, mind='its licence is accepted on the hub first; float16 overflows, take bfloat16'),
@@ -155,7 +155,7 @@ def priced_for(config: EcologyConfig, host: str | Path | Host, *,
 
 # %% ../../nbs/07_ecology/08_profiles.ipynb #69e45fb2
 class _Full(Population):
-    "The population of an ecology on a blueprint, with somebody in every seat"
+    "The population of an ecology on a blueprint, with an organelle in every seat"
     def __init__(self, plan: Blueprint, config: EcologyConfig):
         super().__init__(plan, capacity=config.capacity + 1, max_rank=config.max_rank, alpha=config.alpha,
                          targets=tuple(config.targets), blocks=config.blocks)
@@ -163,7 +163,7 @@ class _Full(Population):
                          for i in range(config.capacity)}
 
 def _lesson(population: _Full, config: EcologyConfig, answers: int, new: int) -> Lesson:
-    "So many answers of `new` tokens, by everybody in turn, as many to each question as the curriculum copies"
+    "So many answers of `new` tokens, by each organelle in turn, as many to each question as the curriculum copies"
     question = np.arange(answers) // config.curriculum.copies
     return Lesson([f'question {i}' for i in question], [[0] * new] * answers,
                   [population.ids[i % len(population)] for i in question], np.ones(answers))
@@ -253,12 +253,12 @@ def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, i
         if p.rule == 'none': return 0.
         if p.rule == 'es': return -(-n // config.curriculum.copies) * 2 * p.pairs * answer
         lesson = _lesson(full, config, n, new)
-        leash = 2 * p.probe * learning_flops(full, lesson, 'hebbian').sum()
-        return float(learning_flops(full, lesson, p.rule, pairs=p.pairs).sum() + leash)
+        region = 2 * p.probe * learning_flops(full, lesson, 'hebbian').sum()        # forward passes that measure KL
+        return float(learning_flops(full, lesson, p.rule, pairs=p.pairs).sum() + region)
     work = [('an answer', answer, f'{plan.prompt} tokens read, {new} written')]
     for when, n in rows.items():
         work += [(f'play, {when}', n * answer, f'{n} answers'),
-                 (f'learn, {when}', learning(n), f'{p.rule}, if every answer teaches, and the leash')]
+                 (f'learn, {when}', learning(n), f'{p.rule}, if every answer teaches, and the KL trust region')]
     if a.merges:
         n = 2 * a.canary + 3 * (a.probe + (a.sitting if a.trials else a.pairs))
         work += [('tests of merges', a.merges * n * answer, f'at most: {a.merges} of up to {n} answers; most '
@@ -268,8 +268,8 @@ def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, i
 # %% ../../nbs/07_ecology/08_profiles.ipynb #c0db90fb
 _UNITS = {'bytes': ('B', 'kB', 'MB', 'GB', 'TB', 'PB'), 'FLOPs': ('FLOP', 'kFLOP', 'MFLOP', 'GFLOP', 'TFLOP', 'PFLOP')}
 
-def _said(value: float, unit: str) -> str:
-    "A quantity for people: three digits and a unit"
+def _readable(value: float, unit: str) -> str:
+    "A quantity as text: three digits and a unit"
     if unit not in _UNITS: return f'{value:,.0f}' if unit == 'weights' else f'{value:.3f}'
     step = min(int(np.log10(value)) // 3 if value >= 1 else 0, 5)
     return f'{value / 1000**step:.3g} {_UNITS[unit][step]}'
@@ -296,5 +296,5 @@ def forecast(host: str | Path | Host = 'embedded', config: EcologyConfig = Ecolo
               f'{e.price_token:.3g}; a founder owns {e.founder_energy:g}')]
     table = pd.DataFrame([*counts, *_memory(plan, full, config, rows['at most'], new), *work, *costs],
                          columns=['what', 'value', 'unit', 'why']).set_index('what')
-    amounts = [_said(*row) for row in zip(table.value.tolist(), table.unit)]
+    amounts = [_readable(*row) for row in zip(table.value.tolist(), table.unit)]
     return table.assign(amount=amounts)[['amount', 'why', 'value', 'unit']]

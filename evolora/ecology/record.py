@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..assimilation.gates import Decision
-from ..assimilation.gates import explain as told
+from ..assimilation.gates import explain as explained
 from ..economy.prices import COST_VERSION
 from ..tasks.streams import task_hashes
 
@@ -19,7 +19,7 @@ def _short(x: float | None) -> str:
     "Two digits, without a leading zero; a dash for nothing"
     return '–' if x is None else f'{x:.2f}'.removeprefix('0') if x >= 0 else f'{x:.2f}'
 
-# What is worth a word in the ticker; the record counts everything.
+# The events that the ticker prints; the record counts all.
 _NEWS = ('strike', 'bankrupt', 'topup_success', 'merged', 'trial_created', 'trial_promoted', 'trial_expired')
 
 @dataclass(frozen=True, repr=False)
@@ -33,8 +33,8 @@ class Generation:
     decisions: Sequence[Decision] | None = ()       # of the gates between two organelles and a merge
     tokens: list[dict] | None = None
     merges: tuple = ()                              # a `trials.Merge` for each child that was admitted
-    knobs: list[dict] | None = None                 # what a person changed, see `controls`
-    feedback: list[dict] | None = None              # what a person liked, and what not
+    knobs: list[dict] | None = None                 # settings that a user changed, see `controls`
+    feedback: list[dict] | None = None              # human feedback on answers, positive and negative
 
     @property
     def tables(self) -> dict[str, list[dict]]:
@@ -55,7 +55,7 @@ class Generation:
         "A sentence for each gate that this organelle met; ValueError once the decisions have been let go"
         if self.decisions is None: raise ValueError(f"expected the decisions of generation {self.row['generation']}, "
                                                     "got numbers only; ask the latest one")
-        return told(self.decisions, organelle)
+        return explained(self.decisions, organelle)
 
     def ticker(self) -> str:
         "The generation in one line"
@@ -63,7 +63,7 @@ class Generation:
         news = ' '.join(f'{name} {r["gates"][name]}' for name in _NEWS if r['gates'].get(name)) or 'quiet'
         mean = r['energy'] / r['alive'] if r['alive'] else 0.
         return (f"generation {r['generation']:>3} | ROI {_short(r['roi'])} | accuracy {_short(r['accuracy'])} | "
-                f"drift {_short(r['drift'])} | "
+                f"KL {_short(r['drift'])} | "
                 f"energy {mean:.1f} each | alive {r['alive']} (+{r['births']} −{r['deaths']}) | {r['season']} | "
                 f"gates {news} | {self.timing['seconds']:.1f} s")
 
@@ -75,8 +75,8 @@ class Generation:
         head = '| cell | episodes | accuracy | price |\n|---|---|---|---|'
         return f'{self!r}\n\n{head}\n{rows}'
 
-def row_text(row: dict) -> str: # of the table `generations`, from anybody's folder
-    "A generation in one line, from its row alone; only its number if the row is not what we write"
+def row_text(row: dict) -> str: # of the table `generations`, from any folder, trusted or not
+    "A generation in one line, from its row alone; only its number if the row is not as evolora writes it"
     try: return repr(Generation(row, None, None, None, {'seconds': 0.}))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError): return f"generation {row['generation']}"
 

@@ -100,7 +100,7 @@ def _misfit(name: str, kind: type, value) -> str:
     return ''
 
 def _column_fits(name: str, kind: type, values: list) -> bool:
-    "Whether `_misfit` has nothing to say about any value: the same rule for a whole column, but fast"
+    "Whether `_misfit` finds nothing wrong in any value: the same rule for a whole column, but fast"
     known = [value for value in values if value is not None]
     return (set(map(type, known)) <= _FITS[kind] and (name != 'generation' or len(known) == len(values))
             and (kind not in _LARGEST or max(map(abs, known), default=0) <= _LARGEST[kind]))
@@ -145,15 +145,15 @@ def _record_misfits(record: dict) -> str:
     empty = [name for name in _RECORD if record[name] is None]
     if empty: return f"{', '.join(empty)} expected a value, got null"
     if record['format'] != 1: return f"expected format 1, got {record['format']}; it needs another version of evolora"
-    for key, said in {'id': None, **record['host']}.items():
-        if key in _HOST and type(said) is not _HOST[key]: return f"host expected its {key}, got {said!r:.60}"
+    for key, value in {'id': None, **record['host']}.items():
+        if key in _HOST and type(value) is not _HOST[key]: return f"host expected its {key}, got {value!r:.60}"
     if not 1 <= record['host'].get('threads', 1) <= 1024: return 'host expected 1 to 1024 threads, got others'
     hashes = record['hashes']
     if not all(isinstance(value, str) for value in hashes.values()): return 'hashes expected text, got something else'
     return '' if hashes.get('config') == config_hash(record['config']) else 'config was changed after the run began'
 
 def _record(folder: Path) -> dict:
-    "What `run.json` says, checked: it may come from anybody"
+    "The content of `run.json`, checked, as its origin is unknown; ValueError with a way out for all that is wrong"
     path = folder / 'run.json'
     if not path.is_file():
         raise ValueError(f"expected a run folder (with run.json), got {folder}; make one with `evolora run --out DIR`")
@@ -180,7 +180,7 @@ def _stump(path: Path) -> tuple[int, bool]:
 
 # %% ../../nbs/07_ecology/09_runs.ipynb #00b95449
 def _begin(folder: Path, record: dict, fill: Callable[[Path], None]) -> None:
-    "Make the folder of a new run, after everything that could be wrong has been looked at"
+    "Make the folder of a new run, after its record has been checked"
     if wrong := _record_misfits(record): raise ValueError(f"{wrong}; nothing was written")
     with new_folder(folder) as draft:
         write_whole(draft / 'run.json', json.dumps(record, indent=1, allow_nan=False) + '\n')
@@ -188,7 +188,7 @@ def _begin(folder: Path, record: dict, fill: Callable[[Path], None]) -> None:
 
 # %% ../../nbs/07_ecology/09_runs.ipynb #dbea3b51
 def escape(text, limit: int = 1000) -> str:
-    "Text of unknown origin, made safe for a table of markdown, and for a terminal that shows it; cut, and says so"
+    "Text of unknown origin, made safe for a table of markdown and for a terminal; cut after `limit` characters"
     text = ' '.join(str(text).split())
     seen = ''.join(c if c.isprintable() else f'⟨{ord(c):X}⟩' for c in text[:limit])
     more = f' … ({len(text):,} characters)' if len(text) > limit else ''
@@ -202,9 +202,9 @@ def _count(path: Path) -> int:
 # %% ../../nbs/07_ecology/09_runs.ipynb #df1765b1
 @dataclass(frozen=True, repr=False)
 class Run:
-    "A run folder: what was run, and the tables of what happened"
+    "A run folder: configuration, seed, host and hashes of a run, and the tables of what happened"
     folder: Path
-    config: dict # what the run was asked to do
+    config: dict # the configuration, as plain JSON
     hashes: dict # name → hash, of the configuration and of whatever else a comparison must hold equal
     host: dict # the frozen model, at least its `id`
     seed: int
@@ -269,7 +269,7 @@ class Run:
         rows = {'host': self.host.get('id', '?'), 'seed': self.seed, 'version': self.version,
                 'configuration': self.hashes['config'][:12]}
         counts = {table: _count(self.path(table)) for table in TABLES if table != 'timings'}
-        # Nobody touches most runs.
+        # Most runs have no changes by a user.
         rows |= {table: f'{n} rows' for table, n in counts.items() if n or table not in ('knobs', 'feedback')}
         lines = [f'| run | {escape(self.folder.name)} |', '|---|---|']
         return '\n'.join(lines + [f'| {key} | {escape(value)} |' for key, value in rows.items()])

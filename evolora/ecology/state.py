@@ -42,7 +42,7 @@ def _merge(tree: dict) -> Merge:
 PARTS = ('ledger', 'prices', 'curriculum', 'plasticity', 'assimilation', 'demography', 'controls')
 
 def state_of(ecology: Ecology) -> dict:
-    "All that it remembers, as a tree with tensors as leaves; the organelles are saved by `Population.save`"
+    "All state of an ecology, as a tree with tensors as leaves; the organelles are saved by `Population.save`"
     return {'generation': ecology.generation, 'relief': list(ecology.relief),
             'parts': {name: getattr(ecology, name).state() for name in PARTS},
             'births': _trees(ecology.demography.births),
@@ -50,11 +50,11 @@ def state_of(ecology: Ecology) -> dict:
             'merges': [_merge_tree(m) for m in ecology.merges]}
 
 def births_of(state: dict) -> dict[str, Factors]:
-    "What each of the living was born with, by organelle"
+    "The weights at birth of each living organelle, by its id"
     return _several(state['births'])
 
 def restore(ecology: Ecology, state: dict, population: Population) -> None:
-    "Put an ecology into a state, with the population that belongs to it; any error where it is not of this ecology"
+    "Put an ecology into a state, with the population that belongs to it; raises where the state does not fit"
     ecology.population.adopt(population)
     for name in PARTS: getattr(ecology, name).restore(state['parts'][name])
     ecology.assimilation.trials = {id: _trial(t) for id, t in state['trials'].items()}

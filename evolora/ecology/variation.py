@@ -30,7 +30,7 @@ def _row_size(A: torch.Tensor) -> float:
     return A.norm().item() / math.sqrt(len(A))
 
 def gaussian(factors: Factors, *, rng: np.random.Generator, step: float, alpha: float = 8.) -> Factors:
-    "Noise on every number of both factors"
+    "New factors with Gaussian noise on every number; `step` is the size of the change of ΔW"
     def noisy(A, B):
         r, d_in = A.shape
         if not (size := _row_size(A)): A, size = _normal(rng, A, r, d_in) / math.sqrt(d_in), 1.
@@ -119,7 +119,7 @@ def _task_means(episodes: pd.DataFrame) -> pd.DataFrame:
                   answers=('answers', 'sum')).reset_index()
 
 def variances(tasks: int, centred: np.ndarray, who: np.ndarray) -> tuple[float, float]:
-    "Variance of a task within organelles, and of true skill between them (method of moments, at least 0)"
+    "Variance of a task within organelles, and of true skill between them (method of moments, each at least 0)"
     place = {o: i for i, o in enumerate(dict.fromkeys(who))}
     at, m = np.array([place[o] for o in who], int), len(place)
     if m < 2 or tasks <= m: return float(np.var(centred)) if tasks else 0., 0.
@@ -133,7 +133,7 @@ def variances(tasks: int, centred: np.ndarray, who: np.ndarray) -> tuple[float, 
 # %% ../../nbs/07_ecology/01_variation.ipynb #c9f5505e
 def competence(episodes: pd.DataFrame, # one row an answer, with the columns JUDGED_BY
                *,
-               prior: float | None = None, # tasks' worth of belief in the average; default: as the data say
+               prior: float | None = None, # pseudo-tasks at the average, k above; default: estimated from the data
               ) -> pd.DataFrame:
     "Per organelle: episodes, tasks, success, competence (cell-centred and shrunk) and mean cost; best first"
     if missing := [c for c in JUDGED_BY if c not in episodes]:
@@ -152,7 +152,7 @@ def competence(episodes: pd.DataFrame, # one row an answer, with the columns JUD
     return table.iloc[np.lexsort((_counter(table.index), table.cost, -table.competence))]
 
 def reliability(episodes: pd.DataFrame) -> float:
-    "Share of the differences between organelles that is skill and not luck: 0 is a lottery, 1 is an exam"
+    "Share of the variance between organelles that is skill and not chance: 0 is a lottery, 1 has no noise"
     units = _task_means(episodes)
     if not len(units): return 0.
     within, between = variances(len(units), units.centred.to_numpy(), units.organelle.to_numpy())
@@ -160,7 +160,7 @@ def reliability(episodes: pd.DataFrame) -> float:
     return between / (between + chance) if between else 0.
 
 def champions(episodes: pd.DataFrame, # one row an answer, with the columns JUDGED_BY
-              *, least: int = 3, # tasks in a family before somebody can be its champion
+              *, least: int = 3, # tasks in a family before an organelle can be its champion
              ) -> dict[str, str]:
     "The most competent organelle of each family, shrunk by the evidence within it, or the only one that is there"
     found = {}
@@ -171,13 +171,13 @@ def champions(episodes: pd.DataFrame, # one row an answer, with the columns JUDG
     return found
 
 def _counter(ids) -> np.ndarray:
-    "The number in each id; 0 for an id that is none, as somebody may have written into a table"
+    "The number in each id; 0 for text that is no id, as a table edited by hand may hold"
     return np.array([int(i[1:]) if i[1:].isdecimal() and len(i) < 18 else 0 for i in ids], dtype=int)
 
 # %% ../../nbs/07_ecology/01_variation.ipynb #8f2a861e
 def survivors(table: pd.DataFrame, # index organelle; columns competence, tasks, cost and noop
               *, mu: int,
-              protect: int, # tasks before somebody is judged
+              protect: int, # tasks before an organelle is judged
               champions: dict[str, str] | None = None, # family: organelle that lives whatever its place
              ) -> pd.DataFrame:
     "The table, best first, with `judged`, `lives` and a `reason` for each; the protected live beside the mu best"
@@ -185,7 +185,7 @@ def survivors(table: pd.DataFrame, # index organelle; columns competence, tasks,
         raise ValueError(f"table expected the columns competence, tasks, cost and noop, got none named {missing[0]!r}; "
                          "join competence() with the population's")
     if mu < 1 or protect < 0:
-        raise ValueError(f"expected mu >= 1 and protect >= 0, got {mu} and {protect}; somebody must live")
+        raise ValueError(f"expected mu >= 1 and protect >= 0, got {mu} and {protect}; at least one organelle must live")
     # Without an answer there is no evidence, which is what a competence of 0 means.
     table = table.fillna({'competence': 0., 'cost': 0., 'tasks': 0})
     table = table.iloc[np.lexsort((_counter(table.index), table.cost, table.noop, -table.competence))]
@@ -194,9 +194,9 @@ def survivors(table: pd.DataFrame, # index organelle; columns competence, tasks,
     place, adults = judged.cumsum(), judged.sum()
     lives = ~judged | (place <= mu) | table.index.isin(titles)
     def why(id, known, at, alive, noop):
-        said = f'place {at} of {adults}' if known else f'protected, fewer than {protect} tasks'
-        said += f", champion of {', '.join(titles[id])}" if id in titles else '' if alive else f', {mu} live'
-        return said + ('; no-op, answers as the host' if noop else '')
+        text = f'place {at} of {adults}' if known else f'protected, fewer than {protect} tasks'
+        text += f", champion of {', '.join(titles[id])}" if id in titles else '' if alive else f', {mu} live'
+        return text + ('; no-op, answers as the host' if noop else '')
     return table.assign(judged=judged, lives=lives,
                         reason=[why(*row) for row in zip(table.index, judged, place, lives, table.noop)])
 
@@ -215,7 +215,7 @@ _RANK_CHANGES = ('widen', 'narrow')
 _AWAKENING = ('gaussian', 'direction')
 
 class VariationConfig(BaseModel):
-    "How organelles vary and are selected"
+    "Settings of mutation, crossover and selection"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     mu: int = Field(8, ge=1, description="how many the selection keeps besides protected newborns")
     offspring: int = Field(4, ge=0, description="children per generation")
@@ -228,7 +228,7 @@ class VariationConfig(BaseModel):
                                         description="weights of the other mutations")
     tau: float = Field(.3, ge=0, le=2, description="learning rate of the step size, and spread of the other traits")
     niche_change: float = Field(.5, ge=0, le=1, description="probability that a child takes up the niche with most "
-                                                            "room instead of its mother's")
+                                                            "room instead of its first parent's")
 
     @field_validator('operators')
     @classmethod
@@ -262,16 +262,16 @@ def _operator(rank: int, noop: bool, max_rank: int, config: VariationConfig, rng
     return str(rng.choice(list(weights), p=np.array(list(weights.values())) / sum(weights.values())))
 
 def make_offspring(population: Population,
-                   parents: list[str], # the first one is the mother; a second is used for crossover
+                   parents: list[str], # the first is mutated and passes on its traits; a second is used for crossover
                    rng: np.random.Generator, config: VariationConfig = VariationConfig(), *,
                    weights: list[float] | None = None) -> Offspring:
-    "One child by mutation of the mother, or with probability config.crossover by crossover of two distinct parents"
+    "A child by mutation of the first parent, or with probability config.crossover by crossover of distinct parents"
     if not parents: raise ValueError("expected at least one parent, got none; use choose_parents")
     parent = population[parents[0]]
     traits = mutate_traits(parent.traits, rng, tau=config.tau)
     distinct = list(dict.fromkeys(parents))
     if len(distinct) > 1 and rng.random() < config.crossover and not all(population.is_noop(p) for p in distinct):
-        # Drawn, and near equal: the same couple has different children.
+        # Drawn, and near equal: the same pair has different children.
         weights = rng.dirichlet([4.] * len(distinct)).tolist() if weights is None else weights
         rank = max(population[p].rank for p in distinct)
         child = crossover([population.factors(p) for p in distinct], weights, rank=rank,

@@ -24,7 +24,7 @@ _COLUMNS = ['generation', 'organelle', 'account', 'reason', 'amount', 'balance']
 
 # %% ../../nbs/02_economy/02_ledger.ipynb #d4fb6f81
 class Ledger:
-    "Every organelle's energy in [0, cap]; no balance changes without a row that says why"
+    "Every organelle's energy in [0, cap]; no balance changes without a row that states the reason"
     def __init__(self, config: EconomyConfig):
         self.config, self._balances, self._strikes, self._rows, self._sums = config, {}, {}, [], {}
 

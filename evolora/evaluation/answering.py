@@ -103,13 +103,13 @@ class Question:
 
     @property
     def how(self) -> str:
-        "In which form that is, in words; nothing where all are asked the question alone"
+        "That form in words; empty where the question alone is asked"
         if self.form.plain: return ''
         if self.cell: return f'as a question of {self.cell}, with {self.form}'
         return 'as it stands' + (', after the system line' if self.form.system else '')
 
     def value(self, reply: str) -> str | None:
-        "What a reply says, spelled in one way, as the form reads it; of an unknown kind its last line"
+        "The content of a reply in one spelling, as the form reads it; for an unknown family its last line"
         if self.cell is None: return ' '.join(final_line(reply).split()).casefold() or None
         value = self.form.read(self._task, reply)
         return None if value is None else json.dumps(value, sort_keys=True)
@@ -127,7 +127,7 @@ def question(text: str, form: Form, cells: Iterable[Cell] = ID_CELLS, *, # those
 def _families(router: Router) -> list[str]: return [key for key in router.table if ':' not in key]
 
 def ranking(population, router: Router, family: str | None) -> dict[str | None, str]:
-    "Everybody and why, the most trusted in a family first; None is the bare host, and has the rest of the world"
+    "Organelles and the reason for their rank, the most trusted in a family first; with no family None (the host) leads"
     homes, order = {}, {}
     for key in _families(router): homes.setdefault(router.table[key], []).append(key)
     if family in router.table: order[router.table[family]] = f'chosen for {family}'
@@ -139,18 +139,18 @@ def ranking(population, router: Router, family: str | None) -> dict[str | None, 
 
 def _team(population, router: Router, family: str | None, members: str | Sequence[str | None],
           size: int) -> dict[str | None, str]:
-    "Who is asked, and why, the most trusted first"
+    "The members to ask, each with the reason, the most trusted first"
     order = ranking(population, router, family)
     if members == 'auto': return dict(list(order.items())[:size])
     return {id: why for id, why in (order | {None: order.get(None, 'the bare host')}).items() if id in members}
 
 # %% ../../nbs/09_evaluation/04_answering.ipynb #6e931f7c
-class _Said(NamedTuple):
+class _Answer(NamedTuple):
     "What a member of the team answered"
     who: str | None
     text: str
     tokens: tuple[int, ...]
-    value: str | None           # what it says, spelled in one way; None if that is nothing
+    value: str | None           # its content in one spelling; None if it cannot be read
 
 class _Choice(NamedTuple):
     "One of several answers"
@@ -162,12 +162,12 @@ class _Choice(NamedTuple):
 class _Case:
     "A question on its way to an answer"
     question: Question
-    team: dict[str | None, str] # who is asked and why, the most trusted first
-    said: list[_Said]
+    team: dict[str | None, str] # the members to ask, each with the reason, the most trusted first
+    answers: list[_Answer]
     flops: int = 0
 
     def routed(self, strategy: str) -> list[str | None]:
-        "Who answers; the second one does not if it has to verify"
+        "The members that answer; the second does not if it has to verify"
         ids = list(self.team)
         return {'route': ids[:1], 'vote': ids, 'verify': [ids[0], *ids[2:]]}[strategy]
 
@@ -178,18 +178,18 @@ def _named(id: str | None) -> str: return 'the host' if id is None else id
 
 # %% ../../nbs/09_evaluation/04_answering.ipynb #1eb02775
 def _routed(case: _Case) -> _Choice:
-    who = case.said[0].who
+    who = case.answers[0].who
     return _Choice(0, f'{_named(who)} answers: {case.team[who]}', [math.nan])
 
 def _voted(case: _Case) -> _Choice:
-    "The value that most members gave; between equals the one of whom the ranking has first"
-    votes = Counter(s.value for s in case.said if s.value is not None)
-    if not votes: return _Choice(0, f'nobody gave an answer that can be read: {_named(case.said[0].who)} is trusted '
-                                    'most', [0.] * len(case.said))
-    counts = [float(votes[s.value]) for s in case.said]
+    "The value that most members gave; between equals that of the member with the highest rank"
+    votes = Counter(a.value for a in case.answers if a.value is not None)
+    if not votes: return _Choice(0, f'no member gave an answer that can be read: {_named(case.answers[0].who)} is '
+                                    'trusted most', [0.] * len(case.answers))
+    counts = [float(votes[a.value]) for a in case.answers]
     at, tied = counts.index(max(counts)), sum(n == max(counts) for n in votes.values()) > 1
-    tie = f', and as many say something else: {_named(case.said[at].who)} is trusted most' if tied else ''
-    return _Choice(at, f'{max(counts):.0f} of {len(counts)} say so{tie}', counts)
+    tie = f', and as many another one: {_named(case.answers[at].who)} is trusted most' if tied else ''
+    return _Choice(at, f'{max(counts):.0f} of {len(counts)} gave this answer{tie}', counts)
 
 def _verified(case: _Case, scores: list[float]) -> _Choice:
     "The answer that the verifier finds most probable; between equals the first"
@@ -201,7 +201,7 @@ def _verified(case: _Case, scores: list[float]) -> _Choice:
 # %% ../../nbs/09_evaluation/04_answering.ipynb #af066a72
 def _read(population, cases: list[_Case]) -> list[list[float]]:
     "The verifier's mean log-probability of each answer of each case; reading costs what a forward pass costs"
-    wanted = [[(c.question.prompt, s.tokens, c.verifier) for s in c.said] for c in cases]
+    wanted = [[(c.question.prompt, a.tokens, c.verifier) for a in c.answers] for c in cases]
     rows = list(dict.fromkeys(row for own in wanted for row in own))
     prompts, answers, who = (list(x) for x in zip(*rows))
     total, new = np.zeros(len(rows)), np.array([len(a) for a in answers])
@@ -221,7 +221,7 @@ class Reply:
     "An answer of a colony, and where it comes from"
     prompt: str
     text: str                   # the answer that was chosen
-    who: str | None             # who gave it; None is the bare host
+    who: str | None             # the member that gave it; None is the bare host
     why: str
     strategy: str
     guess: Guess
@@ -263,7 +263,7 @@ def check_request(population, prompts: Sequence[str], *, members: str | Sequence
 
 def _check_verifiers(members: int) -> None:
     if members < 2:
-        raise ValueError(f"verify expected at least 2 members, got {members}: nobody verifies an answer of their own; "
+        raise ValueError(f"verify expected at least 2 members, got {members}: no member verifies its own answer; "
                          "name another, or route")
 
 def _known(population, named: Iterable[str | None]) -> None:
@@ -279,13 +279,13 @@ def _check_router(population, router: Router) -> None:
     _known(population, [*router.table.values(), router.best])
 
 # %% ../../nbs/09_evaluation/04_answering.ipynb #2b7173c1
-def _hear(population, cases: list[_Case], strategy: str, max_new_tokens: int) -> None:
-    "Let everybody who has a say answer, in one batch"
+def _collect(population, cases: list[_Case], strategy: str, max_new_tokens: int) -> None:
+    "Ask all members that propose an answer, in one batch"
     rows = [(case, id) for case in cases for id in case.routed(strategy)]
     made = population.generate([case.question.prompt for case, _ in rows], [id for _, id in rows], temperature=0.,
                                max_new_tokens=max_new_tokens)
     for (case, id), text, tokens, flops in zip(rows, made.texts, made.tokens, made.flops):
-        case.said.append(_Said(id, text, tuple(tokens), case.question.value(text)))
+        case.answers.append(_Answer(id, text, tuple(tokens), case.question.value(text)))
         case.flops += int(flops)
 
 def _choices(population, cases: list[_Case], strategy: str) -> list[_Choice]:
@@ -294,12 +294,12 @@ def _choices(population, cases: list[_Case], strategy: str) -> list[_Choice]:
     return [_verified(case, scores) for case, scores in zip(cases, _read(population, cases))]
 
 def _reply(case: _Case, choice: _Choice, strategy: str) -> Reply:
-    said = {s.who: (s.text, score) for s, score in zip(case.said, choice.scores)}
-    asked = case.team if strategy == 'verify' else said
-    texts, scores = zip(*(said.get(id, ('(verifies)', math.nan)) for id in asked))
+    given = {a.who: (a.text, score) for a, score in zip(case.answers, choice.scores)}
+    asked = case.team if strategy == 'verify' else given
+    texts, scores = zip(*(given.get(id, ('(verifies)', math.nan)) for id in asked))
     table = pd.DataFrame({'organelle': pd.Series(list(asked), dtype=object), # in which None stays None
                           'why': [case.team[id] for id in asked], 'text': texts, 'score': scores})
-    best, q = case.said[choice.at], case.question
+    best, q = case.answers[choice.at], case.question
     return Reply(q.text, best.text, best.who, choice.why, strategy, q.guess, table, case.flops, q.how)
 
 # %% ../../nbs/09_evaluation/04_answering.ipynb #e4b9358e
@@ -320,7 +320,7 @@ def replies(population, prompts: Sequence[str], *, router: Router,
         return _Case(q, _team(population, router, q.guess.family, members, team), [])
     cases = [case(p) for p in prompts]
     if strategy == 'verify': _check_verifiers(min(len(c.team) for c in cases))
-    _hear(population, cases, strategy, max_new_tokens)
+    _collect(population, cases, strategy, max_new_tokens)
     return [_reply(case, choice, strategy) for case, choice in zip(cases, _choices(population, cases, strategy))]
 
 def ask(population, prompt: str, *, router: Router, **how) -> Reply:

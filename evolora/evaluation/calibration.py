@@ -121,7 +121,7 @@ def _cells(answers: pd.DataFrame) -> pd.DataFrame:
     return table.assign(chance=[chance(Cell.parse(c)) for c in table.index])
 
 def _harder(seen: pd.DataFrame) -> list[Cell]:
-    "The next depth of every family whose hardest cell so far is answered right greedily, as far as one may train"
+    "The next depth of every family whose hardest cell so far is answered right greedily, as far as training may go"
     hardest = {c.family: c for c in sorted(map(Cell.parse, seen.index), key=lambda c: c.depth)}
     return [Cell(f, c.depth + 1) for f, c in hardest.items()
             if seen.at[str(c), 'greedy'] > .5 and c.depth + 1 < OOD_DEPTH]
@@ -215,7 +215,7 @@ def tasks_mark(cells: Iterable[Cell], forms: dict[str, Form]) -> str:
     sha.update(repr(([str(c) for c in cells], Effort())).encode())
     return sha.hexdigest()[:16]
 
-def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose economy prices are found for
+def calibrate(host: Host, config: EcologyConfig | None = None, *, # prices are found for its economy
               cells: Sequence[Cell] | None = None, # default: the easiest of every family, harder where those are easy
               forms: dict[str, Form] = FORMS, effort: Effort = Effort(), seed: int = 0,
               on_way: Callable[[str, int, int], None] = lambda what, done, total: None) -> Calibration:
@@ -276,7 +276,7 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # whose econom
                        answers=asked, seconds=round(time.perf_counter() - start, 1))
 
 def _no(host: Host, form: str, forms: dict[str, Form], lines: list[dict], seen: pd.DataFrame) -> str:
-    "One line that says why nothing can be earned, and what comes nearest"
+    "One line: why nothing can be earned, and what comes nearest"
     own, near = next(l for l in lines if l['form'] == form), seen.sort_values(
         ['open', 'mixed', 'pass@1', 'parsed'], ascending=False, kind='stable').iloc[0]
     return (f"expected a host with something to learn, got {host.id}: in its best form, {form} ({forms[form]}), "
@@ -343,7 +343,7 @@ class Forecast(BaseModel):
                 f'play{saved}')
 
 def rehearse(host: Host, config: EcologyConfig, *, seed: int = 0, generations: int = 2) -> Forecast:
-    "Live through some generations on a scratch ecology, and say what the last one took"
+    "Live through some generations on a scratch ecology, and return what the last one took"
     ecology = Ecology(host, config, seed=seed)
     for _ in range(generations): record = ecology.step()
     parts, passed = record.timing['parts'], [(e['prompt_tokens'], e['new_tokens']) for e in record.episodes]
@@ -353,7 +353,7 @@ def rehearse(host: Host, config: EcologyConfig, *, seed: int = 0, generations: i
                     learn=parts['learn'], gflops=record.row['gflops']['play'], alone=alone, memory=_resident())
 
 def _resident() -> int:
-    "The most bytes that this process has held so far; 0 where the system does not say"
+    "The most bytes that this process has held so far; 0 where the system does not report it"
     try: import resource
     except ImportError: return 0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -55,7 +55,7 @@ def selection(n: int = 512, seed: int = 0, kind: str = 'id', cells: Iterable[Cel
     return _drawn(n, seed, kind, 'selection', cells)
 
 # %% ../../nbs/09_evaluation/01_evaluation.ipynb #22621042
-def checked_cells(names, source: str | Path) -> tuple[Cell, ...]: # a file of anybody's that has them
+def checked_cells(names, source: str | Path) -> tuple[Cell, ...]: # the file that names them
     "Cells by their names, each once; a ValueError names the source"
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{source}: expected cells like ['math:2'], got {names!r:.60}; get the file again")
@@ -93,7 +93,7 @@ def listed(tasks: Iterable[Task], *, once: bool = False) -> list[Task]:
     return tasks
 
 def _who(model, organelles, n: int) -> list[str | None]:
-    "Who answers each of n tasks; one name stands for all"
+    "The organelle (None: the host) for each of n tasks; a single name stands for all"
     who = [organelles] * n if organelles is None or isinstance(organelles, str) else list(organelles)
     if not hasattr(model, 'generate'):
         raise ValueError(f"expected a Population or a Host, got {type(model).__name__}; an ecology has .population")
@@ -105,7 +105,7 @@ def _who(model, organelles, n: int) -> list[str | None]:
     return who
 
 def _read(form: Form, task: Task, text: str) -> dict:
-    "What a reply said, and what that is worth"
+    "The value of a reply as JSON, and its grade"
     value = form.read(task, text)
     return {'value': None if value is None else json.dumps(value, sort_keys=True)} | asdict(form.grade(task, text))
 
@@ -120,15 +120,15 @@ def _ask(model, tasks: list[Task], who: list[str | None], sample: list[int], *, 
          on_rows: Callable[[int, int], None] = lambda done, total: None) -> pd.DataFrame:
     "One row an answer: what `answer` and the others have in common"
     sample_seeds = {(id, s): seed_of(seed, generation=s, purpose='evaluation', organelle=id)
-            for id, s in {(t.id, s) for t, s in zip(tasks, sample)}}
+                    for id, s in {(t.id, s) for t, s in zip(tasks, sample)}}
     form = form_of(model)
     made = model.generate([form.put(t) for t in tasks], *([who] if hasattr(model, 'ids') else []),
                           temperature=temperature, seeds=[sample_seeds[t.id, s] for t, s in zip(tasks, sample)],
                           max_new_tokens=max_new_tokens, rows=rows, on_rows=on_rows)
-    # Relatives often say the same: each reply to a task is graded once.
-    said = [(t.family, t.depth, t.id, text) for t, text in zip(tasks, made.texts)]
-    worth = {key: _read(form, t, key[-1]) for key, t in dict(zip(said, tasks)).items()}
-    graded = {k: [worth[key][k] for key in said] for k in ('value', 'parsed', 'progress', 'success')}
+    # Related organelles often answer alike: equal replies to a task are graded once.
+    keys = [(t.family, t.depth, t.id, text) for t, text in zip(tasks, made.texts)]
+    worth = {key: _read(form, t, key[-1]) for key, t in dict(zip(keys, tasks)).items()}
+    graded = {k: [worth[key][k] for key in keys] for k in ('value', 'parsed', 'progress', 'success')}
     return _table({'organelle': who, 'family': [t.family for t in tasks], 'depth': [t.depth for t in tasks],
                    'task': [t.id for t in tasks], 'text': made.texts, **graded, 'prompt_tokens': made.prompt_tokens,
                    'new_tokens': made.new_tokens, 'gflops': made.flops / 1e9})
@@ -136,9 +136,9 @@ def _ask(model, tasks: list[Task], who: list[str | None], sample: list[int], *, 
 def answer(model, # a Population, or a Host
            tasks: Iterable[Task], organelles: Sequence[str | None] | str | None = None, # one a task, or one for all
            *, temperature: float = 0., # 0 is greedy
-           seed: int = 0, sample: int = 0, # luck depends on these and the task alone
+           seed: int = 0, sample: int = 0, # sampling depends on these and the task alone
            max_new_tokens: int = 48, rows: int = 512, # rows in flight: what to lower when memory runs out
-           on_rows: Callable[[int, int], None] = lambda done, total: None, # hears how many are answered, of how many
+           on_rows: Callable[[int, int], None] = lambda done, total: None, # gets how many are answered, of how many
           ) -> pd.DataFrame:
     "One row a task, with the columns in `COLUMNS`; ValueError for no tasks and for unknown organelles"
     tasks = listed(tasks)
@@ -147,13 +147,13 @@ def answer(model, # a Population, or a Host
 
 # %% ../../nbs/09_evaluation/01_evaluation.ipynb #2928a014
 def candidates(population, host: bool) -> list[str | None]:
-    "All who may answer, the bare host first"
+    "The ids of all that may answer, the bare host (None) first"
     ids = list(getattr(population, 'ids', []))
     if ids or host: return [None] * host + ids
     raise ValueError("expected a population with at least one organelle, got none; birth() some, or ask the host=True")
 
 def answer_all(population, tasks: Iterable[Task], *, host: bool = False, # ask the bare host, too
-             **how) -> pd.DataFrame:
+               **how) -> pd.DataFrame:
     "Every organelle on every task, a row each; the keywords are those of `answer`"
     tasks, who = listed(tasks, once=True), candidates(population, host)
     return answer(population, tasks * len(who), [id for id in who for _ in tasks], **how)
@@ -320,9 +320,9 @@ def brittleness(model, tasks: Iterable[Task], organelles: Sequence[str | None] |
     who, changes = _who(model, organelles, len(tasks)), [lambda prompt: prompt, *augmentations.values()]
     asked = [(i, j, prompt) for i, t in enumerate(tasks) for j, change in enumerate(changes)
              if (prompt := change(t.prompt)) != t.prompt or j == 0]
-    said = answer(model, [replace(tasks[i], prompt=p) for i, _, p in asked], [who[i] for i, *_ in asked], **how)
+    answers = answer(model, [replace(tasks[i], prompt=p) for i, _, p in asked], [who[i] for i, *_ in asked], **how)
     right = np.full((len(tasks), len(changes)), np.nan) # stays nan where nothing was changed
-    right[tuple(zip(*(at for *at, _ in asked)))] = said.success
+    right[tuple(zip(*(at for *at, _ in asked)))] = answers.success
     plain, rows = right[:, 0] == 1, {}
     for name, own in {**{name: right[:, [j]] for j, name in enumerate(augmentations, 1)}, 'any': right[:, 1:]}.items():
         met, broken = (~np.isnan(own)).any(1), (own == 0).any(1)

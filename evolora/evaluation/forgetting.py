@@ -50,8 +50,8 @@ def harm(population: Population | Host, who: str | None, base: list[list[int]] |
         losses.append(torch.nn.functional.cross_entropy(logits[0, :-1].float(), ids[0, 1:]).item())
     how = dict(max_new_tokens=24, temperature=0.)
     made = plain.generate(list(ORDINARY), [who] * len(ORDINARY), **how) if who else host.generate(list(ORDINARY), **how)
-    said = {'loss': float(np.mean(losses)), 'answers': made.tokens}
-    return said if base is None else said | {'changed': float(np.mean([a != b for a, b in zip(made.tokens, base)]))}
+    found = {'loss': float(np.mean(losses)), 'answers': made.tokens}
+    return found if base is None else found | {'changed': float(np.mean([a != b for a, b in zip(made.tokens, base)]))}
 
 def forgotten(population: Population, ids: Iterable[str] | None = None) -> pd.DataFrame: # None: all organelles
     "A row an organelle: `prose` (nats a token more than the host), `changed` (share of answers), and one such pair"

@@ -47,7 +47,7 @@ _ALONE = dict(founders=1, capacity=1, economy=dict(ticket=0.), variation=dict(mu
               curriculum=dict(budget=64., budget_min=64, budget_max=64))
 def _rule(name, step, **more): return PlasticityConfig(rule=name, step=step, **more)
 
-# Steps, ranks, blocks, batches and noise were chosen on the selection stream.
+# Learning rates, ranks, blocks, batches and noise were chosen on the selection stream.
 CONDITIONS: dict[str, Condition] = {c.name: c for c in (
     Condition(name='frozen', what='the host alone'),
     Condition(name='few_shot', what='the host, two solved questions of the same cell before each', shots=2),
@@ -127,7 +127,7 @@ def _fitting(learner: Trainer | Life, left: float, budget: float, match: str) ->
     c, life = learner.condition, isinstance(learner, Life)
     full = 1 if life else c.tasks
     each = learner.each.get(match)
-    if each is None:        # nobody has seen an update yet
+    if each is None:        # no update has been measured yet
         if match == 'seconds' or life: return full
         copies = (2 * c.plasticity.pairs if c.plasticity.rule == 'es' else c.copies) * len(learner.population)
         example = draw_tasks(learner.cells, stream='train', n=48)
@@ -141,7 +141,7 @@ def _fitting(learner: Trainer | Life, left: float, budget: float, match: str) ->
 # %% ../../nbs/13_experiments/03_baselines.ipynb #1addb0d9
 @dataclass
 class Trained:
-    "What a condition came to: who can answer, who answers what, and the bill"
+    "A trained condition: its organelles, its routers, and its bill"
     host: Host
     condition: Condition
     seed: int
@@ -200,7 +200,7 @@ def train(host: Host, condition: Condition | str, *,
     return view
 
 def choose_within(trained: Trained, left: float, match: str) -> None:
-    "Spend what is left on selection answers of everybody, and fit the routers with them"
+    "Spend what is left on selection answers of all organelles, and fit the routers with them"
     cells = trained.cells or ID_CELLS
     start, spent, example = time.perf_counter(), trained.spent, selection(96, cells=cells)
     each = cost_of(trained.host, example, 'flops' if match == 'seconds' else match) / len(example)
@@ -253,7 +253,7 @@ def asked(self: Trained, tasks: Iterable[Task]) -> list[Task]:
 
 @patch
 def routed(self: Trained, tasks: Sequence[Task]) -> list[str | None]:
-    "Who answers each task in the first way"
+    "Which organelle answers each task in the first way; None is the host"
     return self.routers['family'].route(tasks) if self.routers else [self.best] * len(tasks)
 
 @patch
@@ -288,7 +288,7 @@ def export(self: Trained, folder: str | Path, **facts) -> Path:
     return write_whole(folder / 'trained.json', json.dumps(note, indent=1, allow_nan=False) + '\n')
 
 def _noted(note: dict, path: Path) -> tuple[tuple[Cell, ...] | None, Form]:
-    "The cells and the form that a note tells of, and which it may have from anybody"
+    "The cells and the form that a note names, checked, since the note may come from a stranger"
     cells, form = checked_cells(note['cells'], path) if 'cells' in note else None, note.get('form', {})
     if not isinstance(form, dict): raise ValueError(f"{path}: expected the fields of a form, got {form!r:.60}; get the "
                                                     "folder again")
@@ -300,7 +300,7 @@ def _noted(note: dict, path: Path) -> tuple[tuple[Cell, ...] | None, Form]:
     return cells, form
 
 def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
-           form: Form = Form()) -> Trained: # in which a peft folder is asked, which says nothing of it
+           form: Form = Form()) -> Trained: # in which a peft folder is asked, which does not record one
     "A finished run, or an adapter, ready to answer in its form; `hosts` are those already loaded, by name"
     folder, hosts, cells = Path(folder), {} if hosts is None else hosts, None
     kind = Condition(name='reopened', what=str(folder))
@@ -347,7 +347,7 @@ def _asked_of(subjects: dict[str, Trained], runs: Iterable[str]) -> tuple[Cell, 
 def _listed(cells: Sequence[Cell]) -> str: return ', '.join(map(str, cells[:6])) + (', …' if len(cells) > 6 else '')
 
 def _reopened(folders: Iterable[str | Path], hosts: dict[str, Host]) -> dict[str, Trained]:
-    "All of them, in one form; those that say nothing of it come last, and are asked as the others"
+    "All of them, in one form; those that record no form come last, and are asked as the others"
     folders, found = [Path(f) for f in folders], {}
     silent = lambda folder: not any((folder / name).exists() for name in ('run.json', 'trained.json'))
     for folder in sorted(folders, key=silent):

@@ -41,7 +41,7 @@ def _looks(pairs: int, look: int) -> np.ndarray:
     return np.array([*range(look, pairs, look), pairs]) - 1
 
 def _significant(wins, losses, alpha: float) -> np.ndarray:
-    "Where the usual one-sided test, made for a single look, says yes"
+    "Where the usual one-sided test, made for a single look, accepts"
     return wins - losses > -ndtri(alpha) * np.sqrt(wins + losses)
 
 def false_accepts(config: AssimilationConfig, *, streams: int = 2000,
@@ -54,8 +54,8 @@ def false_accepts(config: AssimilationConfig, *, streams: int = 2000,
         accepted = {'e-value': log_e_value(wins, losses) >= -math.log(config.alpha),
                     'naive': _significant(wins, losses, config.alpha)}
         lines.append({'discordant': share, 'streams': streams, 'pairs': config.pairs,
-                      **{f'{who}, every look': yes[:, looks].any(1).mean() for who, yes in accepted.items()},
-                      **{f'{who}, every pair': yes.any(1).mean() for who, yes in accepted.items()}})
+                      **{f'{test}, every look': yes[:, looks].any(1).mean() for test, yes in accepted.items()},
+                      **{f'{test}, every pair': yes.any(1).mean() for test, yes in accepted.items()}})
     return pd.DataFrame(lines)
 
 # %% ../../nbs/13_experiments/06_gate_calibration.ipynb #7444a6bc
@@ -67,8 +67,8 @@ def _held(candidate: np.ndarray, controls: np.ndarray, level: float, config: Ass
         part = slice(start, min(start + config.look, pairs))
         for test, control in zip(tests, controls):
             if test.crossed is None: test.observe(candidate[part], control[part])
-        said = {test.verdict() for test in tests}
-        if said & {'abandon', 'exhausted'} or said == {'accept'}: break
+        verdicts = {test.verdict() for test in tests}
+        if verdicts & {'abandon', 'exhausted'} or verdicts == {'accept'}: break
     return tests
 
 def level_of(gate: int, discoveries: int, alpha: float = .05) -> float:
@@ -138,17 +138,17 @@ def merge_errors(*, cases: int = 200, rng: np.random.Generator) -> pd.DataFrame:
 HOMES = (Cell('string.sort', 2), Cell('word.count', 2), Cell('code.format', 2), Cell('math.sequence', 2))
 
 class Pool(NamedTuple):
-    "Who of a couple and its child was right, question by question"
+    "Whether the child of a pair, and each of its parents, was right, question by question"
     pair: str
     child: np.ndarray       # (n,)
-    parents: np.ndarray     # (2, n), on the same luck
-    twins: np.ndarray       # (2, n): the parents again, on other luck
+    parents: np.ndarray     # (2, n), with the same sampling seeds
+    twins: np.ndarray       # (2, n): the parents again, with other sampling seeds
 
     @property
     def uplift(self) -> float: return float(self.child.mean() - self.parents.mean(1).max())
 
 def _specialists(host: Host, homes: Sequence[Cell], updates: int, seed: int) -> Population:
-    "Twins of one founder, each taught gold answers of its own cell"
+    "Copies of one founder, each trained on gold answers of its own cell"
     population = Population(host, capacity=len(homes), blocks=1)
     founder = population.birth(rng=stream(seed, purpose='acceptance founder'), rank=8)
     for _ in homes[1:]: population.birth(population.factors(founder.id))
@@ -164,7 +164,7 @@ def _specialists(host: Host, homes: Sequence[Cell], updates: int, seed: int) -> 
 
 def pools(host: Host, *, homes: Sequence[Cell] = HOMES, tasks: int = 2000, updates: int = 16,
           seed: int = 0) -> Iterator[Pool]:
-    "The answers of every two specialists and their child to so many gate tasks, a pool a couple"
+    "The answers of every two specialists and their child to so many gate tasks, a pool a pair"
     population = _specialists(host, homes, updates, seed)
     examiner = Examiner(population)
     seed_for = lambda kind: lambda task: seed_of(seed, purpose=f'acceptance {kind}', organelle=task.id)
@@ -178,7 +178,7 @@ def pools(host: Host, *, homes: Sequence[Cell] = HOMES, tasks: int = 2000, updat
         yield Pool(name, right['child'], np.array([right[id] for id in own]), np.array([again[id] for id in own]))
 
 def candidate_pairs(found: Sequence[Pool]) -> pd.DataFrame:
-    "A row a pool: shares of right answers, and how often those disagree who are compared"
+    "A row a pool: shares of right answers, and how often the compared answers disagree"
     return pd.DataFrame([{'couple': p.pair, 'n': len(p.child), 'child': p.child.mean(),
                           'one': p.parents[0].mean(), 'other': p.parents[1].mean(), 'uplift': p.uplift,
                           'discordant': (p.parents != p.child).mean(),
@@ -190,12 +190,12 @@ def _candidate(pool: Pool, null: bool, pairs: int, rng: np.random.Generator) -> 
     "Right answers of a candidate (n,) and of those that it has to beat (controls, n), in random order"
     at = rng.permutation(len(pool.child))[:pairs]
     if not null: return pool.child[at], pool.parents[:, at]
-    who, swap = rng.integers(len(pool.parents)), rng.random(len(at)) < .5
-    one, other = pool.parents[who, at], pool.twins[who, at]
+    which, swap = rng.integers(len(pool.parents)), rng.random(len(at)) < .5
+    one, other = pool.parents[which, at], pool.twins[which, at]
     return np.where(swap, other, one), np.where(swap, one, other)[None]
 
 def _peeked(candidate: np.ndarray, controls: np.ndarray, config: AssimilationConfig) -> bool:
-    "Whether the usual test says yes to each control, at any of the looks"
+    "Whether the usual test accepts against each control, at any of the looks"
     at = _looks(len(candidate), config.look)
     wins, losses = (candidate & ~controls).cumsum(1)[:, at], (controls & ~candidate).cumsum(1)[:, at]
     return bool(_significant(wins, losses, config.alpha).any(1).all())
@@ -211,10 +211,10 @@ def _run(found: Sequence[Pool], gates: int, config: AssimilationConfig, rng: np.
         gate, level = levels.open()
         yes = levels.close(gate, min(t.peak for t in _held(candidate, controls, level, config)))
         line['true'] += not false
-        for who, accepted in (('', yes), ('naive ', _peeked(candidate, controls, config))):
-            line[f'{who}accepted'] += accepted
-            line[f'{who}false'] += accepted and false
-            line[f'{who}found'] += accepted and not false
+        for test, accepted in (('', yes), ('naive ', _peeked(candidate, controls, config))):
+            line[f'{test}accepted'] += accepted
+            line[f'{test}false'] += accepted and false
+            line[f'{test}found'] += accepted and not false
     return line
 
 # %% ../../nbs/13_experiments/06_gate_calibration.ipynb #b2ae0765
@@ -233,11 +233,11 @@ def planted(found: Sequence[Pool], config: AssimilationConfig, *, runs: int = 20
 def discovery(table: pd.DataFrame) -> pd.DataFrame:
     "The false discovery rate of `planted`, with its simulation error, the power, and how many were accepted in a run"
     lines = []
-    for name, who in (('e-LOND', ''), ('naive', 'naive ')):
-        share = table[f'{who}false'] / table[f'{who}accepted'].clip(lower=1)
+    for name, test in (('e-LOND', ''), ('naive', 'naive ')):
+        share = table[f'{test}false'] / table[f'{test}accepted'].clip(lower=1)
         lines.append({'rule': name, 'runs': len(table), 'FDR': share.mean(), 'mc_se': share.sem(),
-                      'power': table[f'{who}found'].sum() / max(table['true'].sum(), 1),
-                      'accepted': table[f'{who}accepted'].mean()})
+                      'power': table[f'{test}found'].sum() / max(table['true'].sum(), 1),
+                      'accepted': table[f'{test}accepted'].mean()})
     return pd.DataFrame(lines)
 
 # %% ../../nbs/13_experiments/06_gate_calibration.ipynb #52092109
@@ -249,8 +249,8 @@ class Sizes(BaseModel):
     sequences: int = Field(500, ge=2, description='confidence sequences of each distribution')
     logs: int = Field(500, ge=2, description='simulated logs')
     merges: int = Field(200, ge=1, description='merges by each rule')
-    homes: int = Field(4, ge=2, le=len(HOMES), description='specialists, of which every two are a couple')
-    tasks: int = Field(2000, ge=8, description='gate tasks of each couple')
+    homes: int = Field(4, ge=2, le=len(HOMES), description='specialists, of which every two are a pair')
+    tasks: int = Field(2000, ge=8, description='gate tasks of each pair')
     runs: int = Field(200, ge=1, description='streams of gates with planted nulls')
     gates: int = Field(40, ge=2, description='gates in each')
 
@@ -271,8 +271,8 @@ def measure(host: Host, config: AssimilationConfig, sizes: Sizes = Sizes(), *, s
     for pool in pools(host, homes=HOMES[:sizes.homes], tasks=max(sizes.tasks, config.pairs), seed=seed):
         found.append(pool)
         log(f'answers of {pool.pair}')
-    def tell():
+    def report():
         if (run := next(done)) % every == 0: log(f'planted nulls: {run} of {sizes.runs} runs')
     tables['couples'] = candidate_pairs(found)
-    tables['planted'] = discovery(planted(found, config, runs=sizes.runs, gates=sizes.gates, seed=seed, on_run=tell))
+    tables['planted'] = discovery(planted(found, config, runs=sizes.runs, gates=sizes.gates, seed=seed, on_run=report))
     return tables

@@ -109,7 +109,7 @@ class _Curve:
 
 # %% ../../nbs/13_experiments/04_learning.ipynb #7d25a51d
 def scores(trained: Trained, sets: dict[str, list[Task]]) -> dict[str, dict]:
-    "Every way to answer, and what it got in each paper"
+    "Every way to answer, and its result on each evaluation set"
     found = {}
     for kind, tasks in sets.items():
         for way, evaluation in trained.ways(tasks).items(): found.setdefault(way, {})[kind] = _written(evaluation)
@@ -172,7 +172,7 @@ def known_cells(folder: Path, expected: Callable[[str], dict[str, str]], # the h
     return cells
 
 def _worth(cells: dict, seed: int) -> int:
-    "Gold answers that carry the bits which the ecology of this seed was given"
+    "Gold answers that carry as many bits as the verdicts that the ecology of this seed received"
     if ('ecology', seed) not in cells:
         raise ValueError(f"sft_bits expected a finished cell of the ecology with seed {seed}, got none; add the "
                          "condition ecology")

@@ -54,7 +54,7 @@ def life_named(name: str) -> Condition:
                      changes=dict(assimilation=dict(merges=merges)))
 
 # %% ../../nbs/13_experiments/08_merge_ablation.ipynb #7f5899ec
-def _aloud(line: str) -> None: print(line, file=sys.stderr, flush=True)
+def _log(line: str) -> None: print(line, file=sys.stderr, flush=True)
 
 def _lived(host: Host, settings: Settings, seed: int, log: Callable[[str], None]) -> tuple[Trained, dict]:
     "A life with merges, and what became of its merges"
@@ -78,15 +78,15 @@ def _lived(host: Host, settings: Settings, seed: int, log: Callable[[str], None]
 def _spent(host: Host, seed: int, budget: float, log: Callable[[str], None]) -> tuple[Trained, dict]:
     "A life without merges that spends a budget of GFLOPs"
     bill = []       # after each generation
-    def tell(trained):
+    def note(trained):
         bill.append(trained.spent.gflops)
         if len(bill) % 10 == 0: log(f'without-{seed}: generation {len(bill)}, {bill[-1]:.0f} of {budget:.0f} GFLOPs')
-    trained = train(host, life_named('without'), budget=budget, seed=seed, on_update=tell)
+    trained = train(host, life_named('without'), budget=budget, seed=seed, on_update=note)
     return trained, dict(generations=len(bill), tally={}, tokens={}, audit=[])
 
 # %% ../../nbs/13_experiments/08_merge_ablation.ipynb #f03aee80
 def run_life(folder: str | Path, settings: Settings, name: str, seed: int, budget: float | None = None, # GFLOPs
-             log: Callable[[str], None] = _aloud) -> dict:
+             log: Callable[[str], None] = _log) -> dict:
     "Live, audit, measure and write one cell; returns it. A life without merges needs the budget of its twin"
     start, host, kind = time.perf_counter(), load_host(settings.host, threads=1), life_named(name)
     if (budget is None) != (name == 'with'):
@@ -100,7 +100,7 @@ def run_life(folder: str | Path, settings: Settings, name: str, seed: int, budge
     return cell
 
 def experiment(seeds: Iterable[int], folder: str | Path, settings: Settings = Settings(), *, jobs: int = 2, # processes
-               log: Callable[[str], None] = _aloud) -> list[dict]: # the cells asked for
+               log: Callable[[str], None] = _log) -> list[dict]: # the cells asked for
     "Make the lives that are missing, those with merges first; `Unfinished` at the end when some failed"
     seeds, folder, host, failed = sorted(set(seeds)), Path(folder), load_host(settings.host, threads=1), []
     known = known_cells(folder, lambda name: fingerprint(host, settings, life_named(name)))
@@ -125,8 +125,8 @@ def experiment(seeds: Iterable[int], folder: str | Path, settings: Settings = Se
 
 # %% ../../nbs/13_experiments/08_merge_ablation.ipynb #7b43ea5f
 def acceptance(folder: str | Path, host: Host, sizes: Sizes = Sizes(), *,
-               log: Callable[[str], None] = _aloud) -> dict[str, pd.DataFrame]:
-    "The tables of `acceptance.measure`, from `acceptance.json` where they are there; ValueError if of other settings"
+               log: Callable[[str], None] = _log) -> dict[str, pd.DataFrame]:
+    "The tables of `gate_calibration.measure`, from `acceptance.json` if it is there; ValueError if of other settings"
     path, config = Path(folder) / 'acceptance.json', life_named('with').config().assimilation
     hashes = fingerprint(host, sizes, life_named('with')) | {'condition': config_hash(config.model_dump())}
     if path.exists():
@@ -220,7 +220,7 @@ def targets(tables: dict[str, pd.DataFrame], cells: Sequence[dict]) -> list[dict
 _TITLES = {'nulls': 'False accepts where there is nothing to find', 'power': 'Power at the fiftieth gate',
            'samples': 'Pairs until an uplift is accepted', 'sequences': 'Confidence sequences, at all times together',
            'logs': 'Uplift from logs, with either half wrong', 'merges': 'Merges in ΔW against dense matrices',
-           'couples': 'Real couples and their children', 'planted': 'Streams of gates, half of them planted nulls'}
+           'couples': 'Real pairs and their children', 'planted': 'Streams of gates, half of them planted nulls'}
 
 def report(tables: dict[str, pd.DataFrame], cells: Sequence[dict]) -> dict[str, pd.DataFrame]:
     "Everything as tables with titles"

@@ -33,7 +33,7 @@ _KNOWN = ['generation', 'event', 'operator', 'child', 'parents', 'niche', 'n']
 _FOUND = ['', ' low', ' high', ' wins', ' losses']      # each behind the name of a comparison
 
 def _gap(name: str, right: dict[str, np.ndarray], child: str, parents: Sequence[str], tasks: Sequence[Task]) -> dict:
-    "The child minus the parent who did better here, with its interval, and in how many tasks only one was right"
+    "The child minus the parent that did better here, with its interval, and in how many tasks only one was right"
     best = max(parents, key=lambda id: right[id].sum())
     gap = paired(right[child], right[best], strata=[(t.family, t.depth) for t in tasks],
                  rng=stream(0, purpose='audit interval'))
@@ -60,7 +60,7 @@ def audit(population: Population, # whose host, rank and alpha the weights belon
           merges: Iterable[Merge], cells: Sequence[Cell], *, n: int = 512, # tasks of each merge
           seed: int = 0, max_new_tokens: int = 48, rows: int = 512,
           on_merge: Callable[[], None] = lambda: None) -> pd.DataFrame:
-    "A row a merge: the child minus its best parent in four ways, each with an interval; NaN where somebody had died"
+    "A row a merge: the child minus its best parent in four ways, each with an interval; NaN for the dead"
     examiner, found = Examiner(population, max_new_tokens=max_new_tokens, rows=rows), []
     for merge in merges:
         found.append(_audited(merge, examiner, tasks_for(merge, cells, n=n, seed=seed), seed))

@@ -57,7 +57,7 @@ def kept_speed(host: Host, cells: Sequence[Cell], *, questions: int = 128, new: 
     "Seconds for so many different questions with beginnings kept and read whole, in turns, and the ratio of each turn"
     prompts = host.form.prompts(draw_tasks(cells, stream='train', n=questions))
     whole = without_keeping(host)
-    ask = lambda who: lambda: who.generate(prompts, max_new_tokens=new)
+    ask = lambda own: lambda: own.generate(prompts, max_new_tokens=new)
     seconds = alternate({'kept': ask(host), 'whole': ask(whole)}, {'kept': repeats, 'whole': repeats}, tick)
     made = host.generate(prompts, max_new_tokens=new)
     return {'questions': questions, 'prompt': float(made.prompt_tokens.mean()), 'new': float(made.new_tokens.mean()),
@@ -113,7 +113,7 @@ def peft_difference(host: Host, cells: Sequence[Cell], *, n: int = 4) -> float:
 
 # %% ../../nbs/13_experiments/11_real.ipynb #91492b50
 def write_hopeless(folder: str | Path, *, foreign: bool = False) -> Path:
-    "A small host with random weights on disk; `foreign`: one that can only say letters of a made-up alphabet"
+    "A small host with random weights on disk; `foreign`: one that can only produce letters of a made-up alphabet"
     host = tiny_host('llama', seed=1)
     if foreign:
         with torch.no_grad():
@@ -128,16 +128,16 @@ def write_hopeless(folder: str | Path, *, foreign: bool = False) -> Path:
     return Path(folder)
 
 def refused(host: str | Path, folder: Path) -> dict:
-    "What `evolora run` says of a host: exit code, lines on standard error, and whether a folder was left"
+    "What `evolora run` does with a host: exit code, lines on standard error, and whether a folder was left"
     out = folder / 'run'
     code = 'from evolora.cli.app import main; main()'
     done = subprocess.run([sys.executable, '-c', code, 'run', '--host', str(host), '--out', str(out)],
                           capture_output=True, text=True)
-    said = [line for line in done.stderr.splitlines() if line.startswith('evolora: ')]
-    return {'exit': done.returncode, 'lines': len(said), 'said': said[-1] if said else '', 'folder': out.exists()}
+    lines = [line for line in done.stderr.splitlines() if line.startswith('evolora: ')]
+    return {'exit': done.returncode, 'lines': len(lines), 'said': lines[-1] if lines else '', 'folder': out.exists()}
 
 # %% ../../nbs/13_experiments/11_real.ipynb #880fd94a
-STEPS = {'single': .004, 'rft': .004, 'sft': .004}      # chosen by `tune`; the ecology's is the preset's
+STEPS = {'single': .004, 'rft': .004, 'sft': .004}      # learning rates chosen by `tune`; the ecology's is the preset's
 
 class Settings(BaseModel):
     "What all lives of the experiment share"
@@ -147,10 +147,10 @@ class Settings(BaseModel):
     cells: list[str]
     changes: dict = Field(description='of the preset `real`, as calibration found them')
     generations: int = Field(20, ge=1)
-    questions: int = Field(24, ge=1, description='of each cell, in the exam')
+    questions: int = Field(24, ge=1, description='of each cell, in the evaluation set')
     routing: int = Field(4, ge=1, description='selection questions of each cell that the router is fitted on')
-    steps: dict[str, float] = Field(STEPS, description='how far an update goes, of each rival')
-    exam: Literal['holdout', 'selection'] = Field('holdout', description='selection: for tuning')
+    steps: dict[str, float] = Field(STEPS, description='learning rate of each rival')
+    exam: Literal['holdout', 'selection'] = Field('holdout', description='the stream asked; selection: for tuning')
     budget: float | None = Field(None, gt=0, description="GFLOPs of the rivals; null: what the seed's ecology has used")
 
     @classmethod
@@ -180,15 +180,15 @@ def arms(settings: Settings) -> dict[str, Condition]:
         arm('sft', 'gold answers', source='gold', tasks=64, copies=1))}
 
 # %% ../../nbs/13_experiments/11_real.ipynb #4c0aede7
-def _exam(model, settings: Settings, who) -> Evaluation:
-    "Greedy answers to the questions of the exam; `who` is one organelle, None, or a router"
+def _evaluated(model, settings: Settings, who) -> Evaluation:
+    "Greedy answers to the questions of the evaluation set; `who` is one organelle, None, or a router"
     cells = [Cell.parse(c) for c in settings.cells]
     tasks = draw_tasks(cells, stream=settings.exam, n=settings.questions * len(cells))
     chosen = who.route(tasks) if hasattr(who, 'route') else who
     return Evaluation(answer(model, tasks, chosen, max_new_tokens=settings.config().max_new_tokens), settings.exam)
 
 def _live(host: Host, settings: Settings, seed: int, generations: int) -> tuple[Population, object, dict]:
-    "An ecology that lives, its router, and what it has used; it ends early when nobody is left"
+    "An ecology that lives, its router, and what it has used; it ends early when no organelle is left"
     ecology, cells = Ecology(host, settings.config(), seed=seed), [Cell.parse(c) for c in settings.cells]
     seconds, rows = [], []
     while ecology.generation < generations and len(ecology.population):
@@ -215,7 +215,7 @@ def origin_of(host: Host, settings: Settings, arm: str) -> dict[str, str]:
                               'config': config_hash(settings.config().model_dump())} | settings.config().own_parts
 
 def run_arm(folder: str | Path, settings: Settings, arm: str, seed: int) -> dict:
-    "Live or train, sit the exam once, and write the cell; returns it"
+    "Live or train, evaluate once, and write the cell; returns it"
     start, path = time.perf_counter(), _path(folder, arm, seed)
     host = load_host(settings.host, threads=1).in_form(settings.form)
     base, more = harm(host, None), {}
@@ -223,14 +223,14 @@ def run_arm(folder: str | Path, settings: Settings, arm: str, seed: int) -> dict
     elif arm == 'ecology':
         model, who, more = _live(host, settings, seed, settings.generations)
         best = who.best if who else None
-        if who is None: model = host                # nobody is left to answer: the host does
+        if who is None: model = host                # no organelle is left to answer: the host does
     else:
         budget = settings.budget or json.loads(_path(folder, 'ecology', seed).read_text())['gflops']
         trained = train(host, arms(settings)[arm], budget=budget, seed=seed,
                         cells=[Cell.parse(c) for c in settings.cells])
         model, who = trained.population, trained.best
         best, more = who, {'gflops': trained.spent.gflops}
-    scored, hurt = _exam(model, settings, who), harm(model, best, base['answers'])
+    scored, hurt = _evaluated(model, settings, who), harm(model, best, base['answers'])
     own = scored.answers.groupby('family', sort=False).success
     cell = dict(format=1, condition=arm, seed=seed, hashes=origin_of(host, settings, arm), gflops=0.) | more | dict(
         ways={'first': {'id': {'families': {f: [int(own.sum()[f]), int(n)] for f, n in own.size().items()},
@@ -266,7 +266,7 @@ def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, 
 def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budget: float, # GFLOPs of each rival
          generations: int, # of the ecology
          seed: int = 100, jobs: int = 2, log: Callable[[str], None] = print) -> pd.DataFrame:
-    "Every arm at every step, examined on selection questions: a row a trial; ValueError for trials of other settings"
+    "Every arm at every learning rate, evaluated on selection questions: a row a trial; ValueError for other settings"
     host, work, rows = load_host(settings.host, threads=1).in_form(settings.form), {}, []
     for arm in ARMS[1:]:
         for step in steps:
@@ -366,7 +366,7 @@ def real_targets(found: Calibration | None, speed: dict, equal: pd.DataFrame, di
             target('128 answers, prefix kept ÷ read whole', '>= 3',
                    float(np.median(speed['ratios'])) if speed['questions'] >= 128 else None),
             target('seconds of a generation of 128 answers, median', '<= 30', median),
-            target('… said beforehand, relative error', '<= 0.25',
+            target('… forecast before the run, relative error', '<= 0.25',
                    None if not (forecast and median) else abs(forecast.seconds / median - 1)),
             target('sure greedy answers unlike those of transformers', '<= 0',
                    int((~sure[['kept', 'whole']]).sum().sum())),

@@ -81,7 +81,7 @@ class Rivals:
     "The same work as others do it: transformers' own `generate`, and peft's two ways with many adapters"
     def __init__(self, host: Host, prompts: list[str], population: Population, who: list[str]):
         self.host, self.who = host, who
-        self.order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))     # the kindest to padding
+        self.order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))     # least padding
         self.ids = host.encode(prompts)
         with warnings.catch_warnings():
             warnings.simplefilter('ignore', FutureWarning)  # peft asks transformers for a name that was renamed
@@ -257,7 +257,7 @@ def _parts(host, size, generations, tick) -> dict:
             answers.append(made.row['episodes'])
             tick()
         ecology.run(generations + 2, hooks=[keep], log=None)
-    if len(timings) < 3: raise KeyboardInterrupt            # a run stops softly, and this one has nothing to tell
+    if len(timings) < 3: raise KeyboardInterrupt            # a run stops softly, and this one has measured nothing
     table, answers = pd.DataFrame(timings[2:]), pd.Series(answers[2:])
     model = table['play'] / table.sum(axis=1)
     return dict(population=size, answers=float(answers.median()), milliseconds=(1000 * table.median()).to_dict(),
@@ -327,7 +327,7 @@ def target(name: str, wanted: str, measured: float | None) -> dict:
     return dict(name=name, target=wanted, measured=measured, met=met)
 
 def throughput_targets(lines: list[dict]) -> list[dict]:
-    "What the lines of `throughput` say to the targets, on one thread, or on two where there are no others"
+    "The lines of `throughput` against the targets, on one thread, or on two where there are no others"
     plain = [l for l in lines if l['ranks'] == '8' and l['threads'] == lines[0]['threads']]
     of = {l['population']: l for l in plain}
     median = lambda size, name: (of[size]['ratios'][name] or {}).get('median') if size in of else None
@@ -342,12 +342,12 @@ def throughput_targets(lines: list[dict]) -> list[dict]:
           for l in plain if l['against_8'])]
 
 def generation_targets(lines: list[dict]) -> list[dict]:
-    "What the lines of `generation_parts` say to the targets"
+    "The lines of `generation_parts` against the targets"
     return [target('everything but model time in a generation, P = 32', '<= 0.15', l['other_than_model']['median'])
             for l in lines if l['population'] == 32]
 
 def memory_targets(found: dict) -> list[dict]:
-    "What `memory` says to the targets"
+    "The measurements of `memory` against the targets"
     late, early = found['generations'][1], found['generations'][0]
     return [target(f'resident memory, generation {late:,} against {early}', '<= 1.05', found['ratio'])]
 

@@ -211,7 +211,7 @@ def attached(model: nn.Module, adapters: RowAdapters | None, names: Iterable[str
             if rows is not None and (inputs[0].dim() != 3 or len(inputs[0]) != rows):
                 raise ValueError(f"expected a batch of {rows} rows, one for each organelle, got input of shape "
                                  f"{tuple(inputs[0].shape)}; give rows() one name per row")
-            # In place: the output is the map's own fresh result, and nobody else has seen it yet.
+            # In place: the output is the map's own fresh result, which no other code has seen yet.
             adapters.add(name, inputs[0].flatten(0, -2), output.view(-1, output.shape[-1]))
         return add
     if model in _ANSWERING:
@@ -227,7 +227,7 @@ def attached(model: nn.Module, adapters: RowAdapters | None, names: Iterable[str
 
 # %% ../../nbs/04_host/03_adapters.ipynb #6a345ae9
 _PREFIX = 'base_model.model.'
-# Settings that say nothing about what the weights compute. Any other one must be off, also one that does not exist yet.
+# Settings that do not change what the weights compute. Any other one must be off, also one that does not exist yet.
 _INERT = set('''
     task_type auto_mapping peft_type peft_version base_model_name_or_path revision inference_mode r
     target_modules exclude_modules lora_alpha lora_dropout use_rslora init_lora_weights layers_to_transform

@@ -31,7 +31,7 @@ def supported(model: nn.Module) -> bool:
             and getattr(config, 'attn_logit_softcapping', None) is None
             and all(type(m) is nn.Linear for m in linears)      # no quantised, sharded or wrapped map
             and not any(m.weight.is_meta for m in linears)
-            # nor a part whose work somebody has replaced
+            # nor a part whose `forward` was replaced
             and all('forward' not in vars(m) and type(m).__module__.startswith(('transformers.', 'torch.'))
                     for m in model.modules()))
 
@@ -199,7 +199,7 @@ class Grid:
         self.copies, self.groups, self.prompt, self.room, self.used = copies, len(lengths), max(lengths), room, 0
         self.kv, self.width, self.share = decoder.kv_heads, decoder.width, decoder.heads // decoder.kv_heads
         weight = decoder.head.weight
-        # A prompt shorter than the longest leaves a gap, which nobody looks at; it must not hold NaN all the same.
+        # A prompt shorter than the longest leaves a gap, which no token looks at; it must not hold NaN all the same.
         self.cache = [weight.new_empty(2, self.groups, self.kv, self.prompt + copies * room, self.width)
                       for _ in decoder.layers]
         for x in self.cache: x[:, :, :, :self.prompt] = 0
@@ -207,9 +207,9 @@ class Grid:
         self._look()
 
     def _look(self):
-        "Who may look at what: 0 or -inf for (group, copy, key)"
+        "The attention mask of the next tokens: 0 or -inf for (group, copy, key)"
         prompt, copy = torch.arange(self.prompt), torch.arange(self.copies)
-        # A gap behind a short prompt is nobody's, and a token behind the prompts belongs to one of the copies.
+        # A gap behind a short prompt is hidden from all, and a token behind the prompts belongs to one of the copies.
         gap = prompt.to(self.lengths.device) >= self.lengths[:, None]
         other = (copy[:, None] != copy.repeat(self.room)).to(gap.device)
         hidden = torch.cat([gap[:, None].expand(-1, self.copies, -1), other.expand(self.groups, -1, -1)], -1)
@@ -222,7 +222,7 @@ class Grid:
             for x, new in zip(cache, (k, v)): x[where, :, :read] = new[:, :, :read].index_select(0, which)
 
     def begin(self, tokens: int):
-        "Prepare for the next tokens of every row: who may look at what"
+        "Prepare for the next tokens of every row: make room, and the mask"
         g, c, p, s, seen = self.groups, self.copies, self.prompt, tokens, self.used
         bias = self.visible[:, :, None, :p + c * (seen + s)]
         if s > 1:
@@ -305,9 +305,9 @@ def _upright(rows: list[torch.Tensor], size: int) -> torch.Tensor:
     return torch.stack([F.pad(x, (0, 0, 0, size - x.shape[-2])) for x in rows])
 
 class Beginnings:
-    "The kept beginnings of groups of rows, as their readers see them: keys and values of every block"
+    "The kept beginnings of groups of rows, as their readers (organelles) see them: keys and values of every block"
     def __init__(self, decoder: Decoder, prefixes: Prefixes,
-                 groups: list[tuple[tuple[int, ...], Hashable]], # the first tokens of each group, and who reads them
+                 groups: list[tuple[tuple[int, ...], Hashable]], # the first tokens of each group, and its reader
                  first: int, # block with adapters
                  arrange: Callable | None = None, # groups -> their adapters; without it the first blocks are all
                  chunk: int = 1024): # tokens in one pass

@@ -29,7 +29,7 @@ from ..utils.files import digest, new_folder, write_whole
 # %% ../../nbs/04_host/06_downloads.ipynb #52e16a27
 @dataclass(frozen=True)
 class Known:
-    "A host that can be fetched, what it takes, and how to tell that it is the right one"
+    "A host that can be fetched, what it takes, and how it is checked"
     name: str               # as `load_host` takes it
     what: str               # in words
     hub: str | None         # id on the hub; None for a file of a package
@@ -114,11 +114,11 @@ def describe(host: Known) -> str:
             f"{spare}, {_mb(host.memory)} of weights in memory")
 
 # %% ../../nbs/04_host/06_downloads.ipynb #bb33f881
-OnWay = Callable[[str, float, float], None]      # hears what is under way, how many MB are there, and of how many
+OnWay = Callable[[str, float, float], None]      # called with what is under way, how many MB are there, and of how many
 
 @contextmanager
 def _watched(folder: Path, what: str, total: int, on_way: OnWay, every: float = .2):
-    "Tell how many bytes a folder has won, while a block fills it"
+    "Report by how many bytes a folder has grown, while a block fills it"
     def there() -> int:
         size = 0
         for file in folder.rglob('*'):
@@ -140,8 +140,8 @@ def _download(host: Known, folder: Path) -> Path:
     command = [sys.executable, '-m', 'pip', 'download', '--quiet', '--no-input', '--disable-pip-version-check',
                '--no-cache-dir', '--no-deps', '--only-binary', ':all:', '--require-hashes', '--retries', '1',
                '--timeout', '20', '--dest', str(folder), '--requirement', str(folder / 'wanted.txt')]
-    with (folder / 'said.txt').open('wb') as said:
-        job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+    with (folder / 'pip.txt').open('wb') as log:
+        job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                env=os.environ | {'TMPDIR': str(folder), 'TEMP': str(folder)})
         try: job.wait()
         finally:
@@ -149,7 +149,7 @@ def _download(host: Known, folder: Path) -> Path:
             job.wait()
     wheels = list(folder.glob('*.whl'))
     if job.returncode or len(wheels) != 1:
-        lines = [x.strip() for x in (folder / 'said.txt').read_text(errors='replace').splitlines() if x.strip()]
+        lines = [x.strip() for x in (folder / 'pip.txt').read_text(errors='replace').splitlines() if x.strip()]
         why = next((x for x in lines if x.startswith('ERROR')), lines[-1] if lines else f'exit {job.returncode}')
         raise ValueError(f"cannot fetch {host.package} with pip ({why[:160]}); is there a network, and pip "
                          f"({Path(sys.executable).name} -m pip --version)?")
@@ -194,7 +194,7 @@ def _as_git(data: bytes) -> str:
     return hashlib.sha1(b'blob %d\0' % len(data) + data).hexdigest()
 
 def _as_recorded(file: Path, lfs, blob: str | None) -> bool:
-    "Whether a file is what the hub's record says"
+    "Whether a file has the hash that the hub recorded"
     recorded = lfs and (lfs['sha256'] if isinstance(lfs, dict) else lfs.sha256)
     return digest(file) == recorded if recorded else blob is None or _as_git(file.read_bytes()) == blob
 
@@ -230,7 +230,7 @@ def _in_hub_cache(host: Known) -> list[Path]:
     return sorted(p for p in snapshot.glob('*.safetensors') if p.is_file())
 
 def _forget_damage(host: Known) -> None:
-    "Remove the weights in the hub's cache that are not what their names say: the hub's library would believe them"
+    "Remove the weights in the hub's cache whose SHA-256 is not their name: the hub's library would load them"
     for file in _in_hub_cache(host):
         blob = file.resolve()
         if re.fullmatch('[0-9a-f]{64}', blob.name) and digest(blob) != blob.name:
@@ -281,7 +281,7 @@ def fetch(name: str, *, on_way: OnWay = lambda what, done, total: None) -> Path:
         _forget_damage(host)
         return _from_hub(host, on_way)
     try:
-        shutil.rmtree(host.path.parent, ignore_errors=True)     # it is damaged, or nobody would have asked
+        shutil.rmtree(host.path.parent, ignore_errors=True)     # it is damaged, or was not fetched
         with new_folder(host.path.parent) as draft:
             work = draft / 'work'
             work.mkdir()

@@ -166,7 +166,7 @@ class LeanRows:
         return rows
 
     def _compact(self, tokens: int):
-        "Drop the groups of the cache that nobody continues, when there are many, and make room when it is used up"
+        "Drop the groups of the cache that no row continues, when there are many, and make room when it is used up"
         cells = sum(g.groups * g.copies for g in self.grids)
         room = self.room
         while self.read_tokens + tokens > room: room = min(2 * room, max(self.plan.new, self.read_tokens + tokens))

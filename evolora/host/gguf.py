@@ -100,7 +100,7 @@ def _check_layout(tensors: list[Tensor], alignment: int, room: int) -> None:
 # %% ../../nbs/04_host/07_gguf.ipynb #9090b25f
 @dataclass(frozen=True)
 class Header:
-    "What a GGUF file says of itself, and what was checked against its size"
+    "The header of a GGUF file: what it states about itself, checked against its size"
     path: Path
     version: int
     about: dict                 # metadata; a list is the number of its entries
@@ -205,7 +205,7 @@ def _checked(header: Header) -> None:
 
 @contextmanager
 def _silent():
-    "No bars of transformers, nor of its reader of such files, which asks nobody whether they are wanted"
+    "No bars of transformers, nor of its reader of such files, which shows them without asking"
     transformers.logging.disable_progress_bar()
     try: from transformers import modeling_gguf_pytorch_utils as reader
     except ImportError: reader = None
@@ -288,7 +288,7 @@ def _keep(model, tokenizer, path: Path, sha256: str) -> Path:
     return folder
 
 def _made(path: Path) -> tuple:
-    "What `dequantise` gives; trouble with the file is told apart from trouble with the cache"
+    "What `dequantise` gives; trouble with the file is a ValueError, unlike trouble with the cache"
     try: return dequantise(path)
     except OSError as e: raise ValueError(str(e)) from None
 

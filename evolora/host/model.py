@@ -60,7 +60,7 @@ class Generation:
 
     @property
     def unsure(self) -> int:
-        "Rows with a decision so close that rounding, and so the company in the batch, may turn it"
+        "Rows with a decision so close that rounding, and so the other rows of the batch, may turn it"
         return int((self.margins < MARGIN).sum())
 
 # %% ../../nbs/04_host/08_model.ipynb #91073cc2
@@ -112,7 +112,7 @@ class Host:
             turns, tokenize=False, add_generation_prompt=True, enable_thinking=False)
         if not system: return rendered(turns)
         try: return rendered([[{'role': 'system', 'content': system}, *own] for own in turns])
-        except TemplateError:                               # some know no such role: the first turn says it then
+        except TemplateError:                               # some know no such role: then it goes into the first turn
             return rendered([[own[0] | {'content': f"{system}\n\n{own[0]['content']}"}, *own[1:]] for own in turns])
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
@@ -180,13 +180,13 @@ def generate(host: Host, prompts: Sequence[str], *,
              max_new_tokens: int = 32, # an answer that is not finished by then is cut
              temperature: float = 1., # 0 is greedy
              seeds: Sequence[int] | None = None, # one a row; rows with equal prompt and seed answer alike
-             authors: Authors | None = None, # who answers each row; `Population.generate` fills this in
+             authors: Authors | None = None, # the author of each row; `Population.generate` fills this in
              rows: int = 512, # rows in flight: what to lower when memory runs out
              chunk: int = 768, # prompt tokens in one pass
              below: bool = False, # note what learning from the answers would otherwise compute again
-             on_rows: Callable[[int, int], None] = lambda done, total: None, # hears how many are answered, of how many
+             on_rows: Callable[[int, int], None] = lambda done, total: None, # gets rows answered so far, of how many
             ) -> Generation:
-    "Answer a batch of prompts, every row on its own luck"
+    "Answer a batch of prompts, every row with its own seed"
     if temperature < 0: raise ValueError(f"temperature must be 0 (greedy) or more, got {temperature}")
     for name, value in (('max_new_tokens', max_new_tokens), ('rows', rows), ('chunk', chunk)):
         if value < 1: raise ValueError(f"{name} must be at least 1, got {value}")
@@ -203,7 +203,7 @@ def generate(host: Host, prompts: Sequence[str], *,
                       margins=made.margins, below=made.below, **bill)
 
 def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> dict[str, np.ndarray]:
-    "What each answer cost, without its adapter: what a beginning costs is shared by those who read it"
+    "What each answer cost, without its adapter: what a beginning costs is shared by the rows that read it"
     m, read, new = host.meter, np.array(list(map(len, encoded))), np.array(list(map(len, tokens)))
     each = lambda f, *columns: np.array([f(*map(int, row)) for row in zip(*columns)])
     alone = each(m.answer, read, new)
@@ -275,7 +275,7 @@ _UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, Runt
 
 @contextmanager
 def reading_model(name: str | Path):
-    "What goes wrong while a model is read is said in one line"
+    "What goes wrong while a model is read becomes a ValueError of one line"
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
     try: yield
@@ -292,7 +292,7 @@ def _hub_answers() -> bool:
     "Whether the hub can be reached, asked once: without it transformers asks six times for each of a dozen files"
     if constants.HF_HUB_OFFLINE: return False
     try: urlopen(Request(constants.ENDPOINT, method='HEAD'), timeout=5).close()
-    except HTTPError: return True                                    # it answers, if only to say no
+    except HTTPError: return True                                    # it answers, if only to refuse
     except URLError as e: return isinstance(e.reason, ssl.SSLError)  # there, and the hub's client has its own keys
     except OSError: return False
     return True
@@ -341,7 +341,7 @@ def _read(source: Path | str, dtype, folder: Path | tuple | None = None): # what
     tokenizer = AutoTokenizer.from_pretrained(source, padding_side='left', **_options(source))
     model, found = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, output_loading_info=True,
                                                         dtype=dtype, **_options(source))
-    # A weight that the folder lacks would be made up at random, and nobody would notice.
+    # A weight that the folder lacks would be made up at random, without an error.
     if missing := sorted(found['missing_keys']):
         raise ValueError(f'{len(missing)} weights are missing, like {missing[0]}')
     return model, tokenizer
@@ -356,7 +356,7 @@ def load_host(name: str | Path = 'embedded', *, # 'embedded', a name out of `KNO
               dtype: torch.dtype | str | None = None, # default: float32 on cpu, what the model was saved in elsewhere
               threads: int | None = None, # torch threads; one a process is often fastest on small machines
              ) -> Host:
-    "Load and freeze a causal language model; its `origin` says which weights these are"
+    "Load and freeze a causal language model; its `origin` names the file or commit of the weights"
     if threads: torch.set_num_threads(threads)
     source, device = host_source(name), _device(device)
     dtype, a_file, id = host_dtype(dtype, device), _is_file(name, source), host_id(name)

@@ -34,7 +34,7 @@ def _key(source, preset: str, seed: int) -> object:
     return (preset, seed) if source is None else Path(source).resolve()
 
 def _cell() -> tuple[str, str] | None:
-    "The cell that is run, and the request to run it; None where nobody says which"
+    "The id of the cell that is run, and of the request to run it; None where there is no such id"
     kernel = getattr(get_ipython(), 'kernel', None)
     asked = kernel.get_parent() if kernel else {}
     cell = asked.get('metadata', {}).get('cellId')
@@ -60,7 +60,7 @@ class Lab(Window):
         self._begin(source, preset, seed)
         self._wire()
         if self.folder and not self.ecology: self.watch_folder()
-        else: self._submit(lambda ecology: None)     # whoever presses Step shall not wait for a model
+        else: self._submit(lambda ecology: None)     # a press on Step shall not wait for a model
         self.refresh()
 
     @property
@@ -93,7 +93,7 @@ def _begin(self: Lab, source, preset: str, seed: int) -> None:
 @patch
 def _let_go(self: Lab) -> None:
     "Stop watching; the ecology lives on"
-    if self._told in self.runner.watchers: self.runner.watchers.remove(self._told)
+    if self._on_record in self.runner.watchers: self.runner.watchers.remove(self._on_record)
     if _OPEN.get(self.key) is self: del _OPEN[self.key]
     self.closed = True
     def end(widget: W.Widget) -> None:
@@ -111,16 +111,16 @@ def close(self: Lab) -> None:
     def leave(ecology: Ecology) -> None:
         try: world.save()
         finally: world.close()
-    def told(future: Future) -> None:       # there is no panel any more that could say it
+    def warn(future: Future) -> None:       # there is no panel any more that could show it
         if error := future.exception(): warnings.warn(
             f"expected to save {world.run.folder} as its lab was closed, got {error!r}; Lab({str(world.run.folder)!r}) "
             "goes on from its last checkpoint")
-    if resumed and isinstance(world, Session) and not world.over: self.runner.submit(leave).add_done_callback(told)
+    if resumed and isinstance(world, Session) and not world.over: self.runner.submit(leave).add_done_callback(warn)
 
 # %% ../../nbs/11_lab/08_lab.ipynb #ddf9fa09
 @patch
 def _asked(self: Lab) -> None:
-    "Forget the last error, since something else is wanted; ValueError of a lab that is closed"
+    "Clear the last error, since something else is wanted; ValueError of a lab that is closed"
     if self.closed: raise ValueError("expected an open lab, got one that was closed, or whose ecology is shown by "
                                      "another one; show it again with Lab(…)")
     self.error.value = ''
@@ -190,21 +190,21 @@ def select(self: Lab, organelle: str) -> None:
     "Show the page of an organelle; ValueError for one that is not alive"
     alive = [] if self.view is None else list(self.view.alive.index)
     if organelle not in alive: raise ValueError(f"expected an organelle that is alive, got {organelle!r:.60}; known: "
-                                                f"{', '.join(map(str, alive[:20])) or 'nobody'}")
+                                                f"{', '.join(map(str, alive[:20])) or 'none'}")
     self.who.value = organelle
 
 @patch
 def thumb(self: Lab, up: bool) -> None:
-    "Praise or blame the last answer of an organelle; the last word before the next generation counts"
+    "Human feedback on the last answer of an organelle, positive or negative; the last before a generation counts"
     ecology = self._ours()
-    if not self.judgeable: raise ValueError("expected an answer to judge, got none, or one whose thumb is booked; "
+    if not self.judgeable: raise ValueError("expected an answer to judge, got none, or one whose feedback is booked; "
                                             "ask(prompt) first")
-    ecology.thumb(*self.said, up)
+    ecology.thumb(*self.last_answer, up)
     self.judged = True
     self.show_waiting()
     weight = self.stand['feedback']
     does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
-    self.verdicts.value = shown(f"{'praised' if up else 'blamed'}: {does}")
+    self.verdicts.value = shown(f"{'positive' if up else 'negative'} feedback: {does}")
 
 # %% ../../nbs/11_lab/08_lab.ipynb #26645ffb
 @patch
@@ -217,14 +217,14 @@ def _put(self: Lab, prompt: str, most: int) -> Future:
     def answer(ecology: Ecology) -> Beside:
         found = answers_beside(ecology.population, organelle, prompt, max_new_tokens=most,
                                cells=ecology.cells.values())
-        # Here, and not when it is shown: whoever waits for the answer may judge it at once.
-        self.said, self.judged = (organelle, found.put, found.answers.loc[organelle, 'text']), False
+        # Here, and not when it is shown: a caller that waits for the answer may judge it at once.
+        self.last_answer, self.judged = (organelle, found.put, found.answers.loc[organelle, 'text']), False
         return found
     def answered(future: Future) -> None:
         self.answers.value = answers_html(future.result().answers, future.result().how) if not future.exception() else (
-            '<p class="quiet">there is no answer: the question failed, as is said above</p>')
+            '<p class="quiet">there is no answer: the question failed; the error is shown above</p>')
         self.refresh()
-    self.said, self.verdicts.value = None, ''         # an answer that is not seen any more cannot be judged
+    self.last_answer, self.verdicts.value = None, ''  # an answer that is not seen any more cannot be judged
     self.answers.value = '<p class="quiet">waits for the end of this generation …</p>'
     future = self._submit(answer)
     future.add_done_callback(answered)
@@ -238,7 +238,7 @@ def ask(self: Lab, prompt: str, *, max_new_tokens: int = 48) -> Beside:
 # %% ../../nbs/11_lab/08_lab.ipynb #8521e090
 @patch
 def _choose(self: Lab, preset: str, seed: int) -> None:
-    "Show what begins anew; a file of one's own is one more preset"
+    "Show what begins anew; a configuration file of the user is one more preset"
     if preset not in self.preset.options: self.preset.options = (*self.preset.options, preset)
     self.preset.value, self.seed.value = preset, seed
 
@@ -248,7 +248,7 @@ def new(self: Lab, preset: str | None = None, seed: int | None = None) -> None: 
     self._asked()
     preset, seed = _checked(preset or self.preset.value, self.seed.value if seed is None else seed)
     if self.runner.busy: raise ValueError("expected a lab at rest, got one that is at work; pause it, or wait for it")
-    self.runner.watchers.remove(self._told)
+    self.runner.watchers.remove(self._on_record)
     if isinstance(self.runner.world, Session) and self.folder: self.runner.world.close()
     del _OPEN[self.key]
     self._choose(preset, seed)

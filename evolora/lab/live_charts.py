@@ -137,8 +137,8 @@ def _template() -> dict:
     drawn = drawn.configure_title(anchor='start', fontSize=12, fontWeight='bold', offset=6)
     with alt.theme.enable('none'): return drawn.to_dict()
 
-def _said(rows: Sequence[dict]) -> str:
-    "What the charts show and how they end, for who cannot see them"
+def _description(rows: Sequence[dict]) -> str:
+    "What the charts show and how they end, as text for screen readers"
     if not rows: return 'No generation yet'
     last, forms = points(rows[-1:])[0], {'accuracy': '.0%', 'roi': '.2f', 'alive': '.0f', 'energy': '.1f'}
     ends = {name: 'not known' if last[name] is None else format(last[name], form) for name, form in forms.items()}
@@ -154,7 +154,7 @@ def live_spec(rows: Sequence[dict]) -> dict:
         known = {name: color for name, color in _colors().items() if name in seen}
         color = gates['encoding']['color'] | {'scale': {'domain': list(known), 'range': list(known.values())}}
         charts.append(gates | {'encoding': gates['encoding'] | {'color': color}})
-    return template | {'vconcat': charts, 'description': _said(rows), 'datasets': template['datasets'] | data}
+    return template | {'vconcat': charts, 'description': _description(rows), 'datasets': template['datasets'] | data}
 
 # %% ../../nbs/11_lab/02_live_charts.ipynb #1da2bc09
 _PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='

@@ -25,7 +25,7 @@ from ..host.model import load_host
 
 # %% ../../nbs/11_lab/05_runner.ipynb #8fc4363d
 class Runner:
-    "Lives generations of a world on its own thread; what it is told returns at once, and any thread may tell it"
+    "Lives generations of a world on its own thread; its methods return at once, and any thread may call them"
     def __init__(self, world: Ecology | Session | Callable[[], Ecology | Session], *,
                  patience: int = PATIENCE): # generations in a row without revenue after which it stops; 0: never
         self.world = None if isinstance(world, Callable) else world
@@ -33,7 +33,7 @@ class Runner:
         self.error: BaseException | None = None
         # Why it stopped by itself, and who looks for that.
         self.patience, self.found, self._watch = patience, None, None
-        # They are told each record, and None when it has come to rest.
+        # They are called with each record, and with None when it has come to rest.
         self.watchers: list[Callable[[Generation | None], None]] = []
         self._jobs, self._thread, self._changed = deque(), None, threading.Condition()
         self.busy = False
@@ -72,9 +72,9 @@ def _work(self: Runner) -> None:
         while work := self._next():
             try: work()
             except Exception as error: self._fail(error)
-        self._tell(None)
+        self._notify(None)
         with self._changed:
-            if self.busy: continue      # somebody was told, and asked for more
+            if self.busy: continue      # a watcher asked for more
             self._thread = None
             self._changed.notify_all()
             return
@@ -84,7 +84,7 @@ def _fail(self: Runner, error: Exception) -> None:
     with self._changed: self.error, self.left, self.rest, self.began = error, 0, 0, None
 
 @patch
-def _tell(self: Runner, record: Generation | None) -> None:
+def _notify(self: Runner, record: Generation | None) -> None:
     for watcher in list(self.watchers):
         try: watcher(record)
         except Exception as error: self._fail(error)
@@ -104,7 +104,7 @@ def _generation(self: Runner) -> None:
         last = not self.left
     if last and isinstance(self.world, Session): self.world.save()
     self.began = None
-    self._tell(record)
+    self._notify(record)
 
 @patch
 def _wake(self: Runner) -> None:

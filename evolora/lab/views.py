@@ -56,7 +56,7 @@ class View:
     rows: list[dict]                # of the table `generations`
     alive: pd.DataFrame             # the living, most competent first
     births: Mapping[str, dict]      # rows of the table `lineage`, by organelle, as far as they are known
-    verdicts: list[dict]            # of the latest generation: organelle, partners, gate, final, says
+    verdicts: list[dict]            # of the latest generation: organelle, partners, gate, final, sentence
     ledger: list[dict]              # rows of the latest generation
     books: Mapping[str, Mapping[str, float]] = field(default_factory=dict)      # energy by organelle and account
     since: int = 0                  # the first generation in these books
@@ -78,7 +78,7 @@ def add_up(books: dict[str, dict[str, float]], ledger: Iterable[dict]) -> None:
 _SHOWN = ['niche', 'competence', 'right', 'answers', 'energy', 'age', 'rank', 'made by']
 
 def _living(table: pd.DataFrame, niches: Iterable[str], now: int) -> pd.DataFrame:
-    "The columns of a population table from a standing"
+    "The columns of a population table from a ranking"
     columns = dict(niche=[n or 'everywhere' for n in niches], answers=table.episodes.astype(int), energy=table.balance,
                    age=now - table.born.astype(int))
     names = {'operator': 'made by', 'success': 'right'}
@@ -86,13 +86,13 @@ def _living(table: pd.DataFrame, niches: Iterable[str], now: int) -> pd.DataFram
 
 def look(ecology: Ecology, *, name: str = 'in memory', births: Mapping[str, dict] | None = None,
          books: Mapping[str, Mapping[str, float]] | None = None, since: int = 0) -> View:
-    "What there is to see of an ecology that is between two generations; whoever has kept births and books gives them"
+    "What there is to see of an ecology between two generations; births and books, where the caller has kept them"
     population, history = ecology.population, ecology.history
     own = {o.id: dict(organelle=o.id, generation=o.born, parents=list(o.parents), operator=o.operator, rank=o.rank,
                       traits=o.traits.model_dump()) for o in population}
     ranking, last = ecology.demography.ranking(), history[-1] if history else None
     alive = _living(ranking, [population[id].traits.niche for id in ranking.index], ecology.generation)
-    verdicts = [dict(organelle=d.organelle, partners=d.partners, gate=d.gate, final=d.final, says=str(d))
+    verdicts = [dict(organelle=d.organelle, partners=d.partners, gate=d.gate, final=d.final, sentence=str(d))
                 for d in (last.decisions if last else None) or ()]
     about = {'host': ecology.host.id, 'seed': ecology.seed}
     return View(name, about, [g.row for g in history], alive, {**(births or {}), **own}, verdicts,
@@ -115,7 +115,7 @@ def look_at(data: RunData, *, memory: int = 10) -> View: # generations that comp
     table = table.join(judged).fillna({'episodes': 0, 'competence': 0.})
     table = table.sort_values('competence', ascending=False, kind='stable')
     niches = [str((born.at[id, 'traits'] or {}).get('niche', '')) for id in table.index]
-    verdicts = [row | {'says': sentence(row)} for row in _latest(data.gates, now)]
+    verdicts = [row | {'sentence': sentence(row)} for row in _latest(data.gates, now)]
     rows = data.generations.astype(object).where(data.generations.notna(), None).to_dict('records')
     books = {}
     add_up(books, data.ledger[data.ledger['organelle'].isin(table.index)].to_dict('records'))
@@ -135,7 +135,7 @@ def ancestry(view: View, organelle: str, most: int = 12) -> list[str]:
 
 def why(view: View, organelle: str) -> list[str]:
     "A sentence for each gate that an organelle met in the latest generation, itself or as a partner"
-    return [v['says'] for v in view.verdicts if organelle == v['organelle'] or organelle in (v['partners'] or ())]
+    return [v['sentence'] for v in view.verdicts if organelle == v['organelle'] or organelle in (v['partners'] or ())]
 
 def _facts(facts: Mapping) -> str:
     return '<dl>' + ''.join(f'<div><dt>{shown(k)}</dt>{_cell(v).replace("td", "dd")}</div>' for k, v in facts.items()
@@ -145,7 +145,7 @@ def organelle_html(view: View, organelle: str) -> str:
     "Traits, life, lineage, gates and ledger of an organelle; ValueError for one that is not alive"
     if organelle not in view.alive.index:
         raise ValueError(f"expected an organelle that is alive, got {organelle!r:.60}; known: "
-                         f"{', '.join(map(str, view.alive.index[:20])) or 'nobody'}")
+                         f"{', '.join(map(str, view.alive.index[:20])) or 'none'}")
     met = ''.join(f'<li>{shown(line)}</li>' for line in why(view, organelle)) or '<li>it had no turn</li>'
     latest = pd.DataFrame([{k: row[k] for k in ('account', 'reason', 'amount', 'balance')} for row in view.ledger
                            if row['organelle'] == organelle])
@@ -161,10 +161,10 @@ def organelle_html(view: View, organelle: str) -> str:
 # %% ../../nbs/11_lab/03_views.ipynb #c9aeed99
 def gates_html(view: View) -> str:
     "Where each turn of the latest generation ended, and why"
-    ends = pd.DataFrame([{'organelle': v['organelle'], 'gate': v['gate'], 'why': v['says'].partition(': ')[2]}
+    ends = pd.DataFrame([{'organelle': v['organelle'], 'gate': v['gate'], 'why': v['sentence'].partition(': ')[2]}
                          for v in view.verdicts if v['final']])
     return table_html(ends.set_index('organelle') if len(ends) else ends,
-                      empty='nobody had a turn: there are no merges yet, or they are switched off')
+                      empty='no organelle had a turn: there are no merges yet, or they are switched off')
 
 # %% ../../nbs/11_lab/03_views.ipynb #dc4c8b1b
 def answers_html(answers: pd.DataFrame, how: str = '') -> str: # of `Beside`: a row for each, and how it was asked
@@ -172,6 +172,6 @@ def answers_html(answers: pd.DataFrame, how: str = '') -> str: # of `Beside`: a 
     read = [name for name in answers if name.startswith('to ')]
     line = lambda row: ', '.join(f'{shown(name)} {row[name]:.2f}' for name in read)
     head = f'<p class="quiet">asked {shown(how)}</p>' if how else ''
-    one = lambda who, row: (f'<p><b>{shown(who)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: '
-                            f'{line(row)}</span></p><div class="said">{shown(row.text, 2000)}</div>')
-    return head + ''.join(one(who, row) for who, row in answers.iterrows())
+    one = lambda name, row: (f'<p><b>{shown(name)}</b> <span class="quiet">{int(row.tokens)} tokens; nats a token: '
+                            f'{line(row)}</span></p><div class="answer">{shown(row.text, 2000)}</div>')
+    return head + ''.join(one(name, row) for name, row in answers.iterrows())

@@ -21,35 +21,35 @@ from ..organelles.population import Population
 def _spec(chart: alt.TopLevelMixin) -> dict:
     with alt.theme.enable('evolora'): return chart.to_dict()
 
-def _drifted(population: Population, births: dict[str, Factors]) -> list[dict | str]:
-    "The drift of those whose births are given, by block; where there is only one, by target"
+def _moves(population: Population, births: dict[str, Factors]) -> list[dict | str]:
+    "Distance moved since birth, of those whose births are given, by block; where there is only one, by target"
     table = drift(population, births)
     if table.index.unique('block').size == 1: table = drift(population, births, by='target')
     return [_spec(chart_drift(table))] if table['moved'].any() else ['no movement since birth']
 
 def organelle_specs(population: Population, organelle: str,
                     births: dict[str, Factors]) -> list[dict | str]: # weights at birth, as far as they were kept
-    "Where one writes, in which directions, and its drift from birth: charts, or sentences where there is none"
+    "Where an organelle writes, in which directions, and how far it has moved since birth: charts, or sentences"
     if organelle not in population: return [f'{organelle} is not alive any more']
     if population.is_noop(organelle): made = [f'{organelle} adds nothing yet: it answers as the host does']
     else: made = [_spec(chart_delta(delta_norms(population, organelle), organelle=organelle)),
                   _spec(chart_spectra(spectra(population, organelle), organelle=organelle))]
     if organelle not in births: return made + [f'how far {organelle} has moved is not known: its birth was not kept']
-    return made + _drifted(population, {organelle: births[organelle]})
+    return made + _moves(population, {organelle: births[organelle]})
 
 # %% ../../nbs/11_lab/06_weight_charts.ipynb #7bd38716
 def population_specs(population: Population, births: dict[str, Factors]) -> list[dict | str]:
-    "Who resembles whom, and everybody's drift from birth: charts, or sentences where there is none"
-    heard = [id for id in population.ids if not population.is_noop(id)]
+    "Which organelles are similar, and how far each has moved since birth: charts, or sentences where there is none"
+    active = [id for id in population.ids if not population.is_noop(id)]
     alone = 'to compare, there have to be two that add something to the host'
-    made = [_spec(chart_similarity(similarity(population)))] if len(heard) > 1 else [alone]
+    made = [_spec(chart_similarity(similarity(population)))] if len(active) > 1 else [alone]
     lost = [id for id in population.ids if id not in births]
-    if len(lost) < len(population): made += _drifted(population, births)
-    return made + ([f'without drift, since their births were not kept: {", ".join(lost[:20])}'] if lost else [])
+    if len(lost) < len(population): made += _moves(population, births)
+    return made + ([f'without a distance, since their births were not kept: {", ".join(lost[:20])}'] if lost else [])
 
 # %% ../../nbs/11_lab/06_weight_charts.ipynb #e24bf859
 def outputs(made: Sequence[dict | str]) -> tuple[dict, ...]:
     "Charts and sentences as outputs of a cell"
-    said = lambda text: {'output_type': 'display_data', 'metadata': {}, 'data': {
+    paragraph = lambda text: {'output_type': 'display_data', 'metadata': {}, 'data': {
         'text/html': f'<p>{shown(text)}</p>', 'text/plain': text}}
-    return tuple(said(x) if isinstance(x, str) else output(x) for x in made)
+    return tuple(paragraph(x) if isinstance(x, str) else output(x) for x in made)

@@ -42,7 +42,7 @@ STYLE = '''<style>
 .evolora-lab .bar div {height: 3px; background: var(--accent)}
 .evolora-lab [role=alert] {border-left: 3px solid #D55E00; padding: 2px 8px; margin: 4px 0}
 .evolora-lab .status {font-weight: 600; font-size: 13px} .evolora-lab .ticker {font-size: 12px; opacity: .8}
-.evolora-lab .said {border: 1px solid var(--jp-border-color2, #ddd); padding: 6px 10px; white-space: pre-wrap}
+.evolora-lab .answer {border: 1px solid var(--jp-border-color2, #ddd); padding: 6px 10px; white-space: pre-wrap}
 .evolora-lab .jupyter-button.mod-primary {background: var(--accent)}
 </style>'''
 
@@ -132,8 +132,10 @@ def _pages(self: Panel) -> None:
     self.prompt = W.Textarea(placeholder='Sort the letters: jghn', layout=W.Layout(width='430px', height='52px'),
                              tooltip='a task for the organelle and the bare host')
     self.ask_button = button('Ask', 'Ask the organelle and the bare host, greedily. lab.ask(prompt)', icon='comment')
-    self.up_button = button('Thumb up', 'Praise the answer of the organelle. lab.thumb(True)', width='110px')
-    self.down_button = button('Thumb down', 'Blame the answer of the organelle. lab.thumb(False)', width='110px')
+    self.up_button = button('Thumb up', 'Positive feedback on the answer of the organelle. lab.thumb(True)',
+                            width='110px')
+    self.down_button = button('Thumb down', 'Negative feedback on the answer of the organelle. lab.thumb(False)',
+                              width='110px')
     asking = W.VBox([W.HTML('<h4>Ask it</h4>'), W.HBox([self.prompt, self.ask_button]), self.answers,
                      W.HBox([self.up_button, self.down_button, self.verdicts])])
     self.knobs = {name: knob_box(name, knob) for name, knob in KNOBS.items()}
@@ -153,7 +155,7 @@ def page(self: Panel) -> str:
 
 @patch
 def show_top(self: Panel, view: View) -> None:
-    "What is seen on every page, and who can be chosen"
+    "What is seen on every page, and the organelles that can be chosen"
     about = ', '.join(f'{k} {v}' for k, v in view.about.items())
     self.head.value = f'<h3>evolora <small>{shown(view.name)}, {shown(about)}</small></h3>'
     self.ticker.value = f'<div class="ticker">{shown(row_text(view.rows[-1])) if view.rows else "&nbsp;"}</div>'
@@ -162,7 +164,7 @@ def show_top(self: Panel, view: View) -> None:
     choices = tuple((visible(name[:80]), name) for name in alive)
     if choices == self.who.options: return
     kept = self.who.value if self.who.value in alive else next(iter(alive), None)
-    self.listing = True         # a new list selects its first entry, which nobody asked for
+    self.listing = True         # a new list selects its first entry, which is no choice of the user
     self.who.options = choices
     self.who.value, self.listing = kept, False
 
@@ -170,7 +172,7 @@ def show_top(self: Panel, view: View) -> None:
 def show_page(self: Panel, view: View) -> None:
     "Fill the page that is open, but for what is drawn of weights"
     if self.page == 'Live': self.charts.outputs = (output(live_spec(view.rows)),) if view.rows else ()
-    if self.page == 'Population': self.population_page.value = table_html(view.alive, empty='nobody is alive')
+    if self.page == 'Population': self.population_page.value = table_html(view.alive, empty='no organelle is alive')
     if self.page == 'Gates': self.gates_page.value = gates_html(view)
     if self.page == 'Organelle': self.organelle_page.value = (
         organelle_html(view, self.who.value) if self.who.value else table_html(view.alive))
@@ -179,9 +181,9 @@ def show_page(self: Panel, view: View) -> None:
 
 @patch
 def clear(self: Panel) -> None:
-    "Empty every page, and all that was said"
-    for said in (self.head, self.ticker, self.error, self.population_page, self.organelle_page, self.gates_page,
-                 self.log_page, self.answers, self.verdicts, self.waiting): said.value = ''
+    "Empty every page, and all texts above them"
+    for text in (self.head, self.ticker, self.error, self.population_page, self.organelle_page, self.gates_page,
+                 self.log_page, self.answers, self.verdicts, self.waiting): text.value = ''
     for drawn in (self.charts, self.weights, self.kinship): drawn.outputs = ()
     self.listing, self.who.options = True, []
     self.listing = False
@@ -192,12 +194,12 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
             still: bool, # and nothing else is under way: no question, no model that is loaded
             able: bool, # to live on, and to answer
             lived: bool, # there is an ecology
-            said: bool) -> None: # there is an answer to judge
-    "Say what is under way, and allow what makes sense"
+            judgeable: bool) -> None: # there is an answer to judge
+    "Show what is under way, and enable the buttons that make sense"
     self.status.value = status_html(status)
     for b in (self.step_button, self.run_button, self.many_button): b.disabled = busy or not able
     for b in (self.pause_button, self.stop_button): b.disabled = not busy
-    for b in (self.up_button, self.down_button): b.disabled = not said
+    for b in (self.up_button, self.down_button): b.disabled = not judgeable
     for box in (*self.knobs.values(), self.winter_button): box.disabled = not lived
     self.ask_button.disabled, self.new_button.disabled, self.new_button.description = not able, not still, 'New'
     if not busy: self.progress.value = progress_html('', 0.)
@@ -206,7 +208,7 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
 def show_knobs(self: Panel, values: Mapping[str, float], turned: Mapping[str, float], verdicts: int) -> None:
     "Where the knobs stand or will stand, and what waits for the next generation"
     for name, value in {**values, **turned}.items(): self.knobs[name].value = value
-    told = [f'{name} = {value:g}' for name, value in turned.items()]
-    if verdicts: told.append(f'{verdicts} thumb{"s" * (verdicts > 1)}')
-    words = f'from the next generation on: {shown(", ".join(told))}'
-    self.waiting.value = f'<p class="quiet">{words}</p>' if told else ''
+    waits = [f'{name} = {value:g}' for name, value in turned.items()]
+    if verdicts: waits.append(f'feedback on {verdicts} answer{"s" * (verdicts > 1)}')
+    words = f'from the next generation on: {shown(", ".join(waits))}'
+    self.waiting.value = f'<p class="quiet">{words}</p>' if waits else ''

@@ -37,14 +37,14 @@ from ..utils.files import owner, taken
 
 # %% ../../nbs/11_lab/07_window.ipynb #c56763b3
 class Memory:
-    "Births, and the energy of the living by account, of all generations that a runner told of"
+    "Births, and the energy of the living by account, of all generations whose records a runner passed on"
     def __init__(self, runner: Runner):
         self.runner, self.births, self.books, self.since, self._begun = runner, {}, {}, 0, False
-        if not runner.busy: self.hear(None)
-        runner.watchers.append(self.hear)
+        if not runner.busy: self.collect(None)
+        runner.watchers.append(self.collect)
 
-    def hear(self, record: Generation | None) -> None: # None: it came to rest
-        "Keep what the record says; the first time, what there is of those before, and it is among them"
+    def collect(self, record: Generation | None) -> None: # None: it came to rest
+        "Add the births and bookings of a record; the first time, those of all generations so far"
         world, ecology = self.runner.world, self.runner.ecology
         if ecology is None: return
         lineage, ledger = (record.lineage, record.ledger) if record else ((), ())
@@ -75,11 +75,12 @@ class Window(Panel):
         "Show what a runner lives from now on, and nothing of what was shown before"
         with self._drawing:
             self.runner, self.folder, self.memory = runner, folder, memory or Memory(runner)
-            self.view, self.said, self.judged = None, None, False       # an answer: who, prompt, text; has it a thumb?
+            # Of the last answer: organelle, prompt, text; and whether it has feedback.
+            self.view, self.last_answer, self.judged = None, None, False
             self._drawn, self.stand = {}, {}        # what of weights is where, as of when; where the knobs are shown
             self._due, self._rested, self._size, self._met, self.closed = 0., 0., -1, False, False
             self.clear()
-        runner.watchers.append(self._told)
+        runner.watchers.append(self._on_record)
 
     @property
     def ecology(self) -> Ecology | None: return self.runner.ecology
@@ -91,13 +92,13 @@ class Window(Panel):
 
     @property
     def judgeable(self) -> bool:
-        "Whether there is an answer whose thumb no generation has booked yet"
-        return self.said is not None and (not self.judged or self.ecology.controls.waits(*self.said))
+        "Whether there is an answer whose feedback no generation has booked yet"
+        return self.last_answer is not None and (not self.judged or self.ecology.controls.waits(*self.last_answer))
 
 # %% ../../nbs/11_lab/07_window.ipynb #184dc5f8
 @patch
-def _told(self: Window, record: Generation | None) -> None:
-    "Called on the runner's thread"
+def _on_record(self: Window, record: Generation | None) -> None:
+    "Draw what is due; called on the runner's thread"
     if record is not None and time.monotonic() < self._due: return self.started()
     if self.ecology and not (self._met and self.view.generation == self.ecology.generation):
         if not self._met: self.prompt.placeholder = example(self.ecology.cells.values())
@@ -142,7 +143,7 @@ def show_waiting(self: Window) -> None:
 
 # %% ../../nbs/11_lab/07_window.ipynb #36cf1ecb
 @patch
-def _weigh(self: Window, out: W.Output, organelle: str | None = None) -> None: # None: of everybody
+def _weigh(self: Window, out: W.Output, organelle: str | None = None) -> None: # None: of all organelles
     "Have weights drawn between two generations; the same ones again only after their share of the time"
     if self.ecology is None:
         out.outputs = outputs(['weights are drawn of an ecology that is at work here; press Step'])
@@ -189,8 +190,8 @@ def refresh(self: Window) -> None:
         self.sure, now, open = False, self.view.generation if self.view else 0, self.judgeable
         lived = f'{now} generation{"s" * (now != 1)} lived'       # the latest is called by a number one less
         self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, still=not r.busy,
-                     able=not (dead or barred), lived=self.ecology is not None and not barred, said=open)
-        if self.judged and not open: self.verdicts.value = shown('the verdict is booked; ask again to judge again')
+                     able=not (dead or barred), lived=self.ecology is not None and not barred, judgeable=open)
+        if self.judged and not open: self.verdicts.value = shown('the feedback is booked; ask again to judge again')
 
 # %% ../../nbs/11_lab/07_window.ipynb #adb2be3b
 @patch
@@ -230,7 +231,7 @@ def fail(self: Window, error: BaseException) -> None:
 
 @patch
 def safely(self: Window, call: Callable) -> bool:
-    "Whether that went well; if not, the panel says why"
+    "Whether the call succeeded; if not, the panel shows the error"
     try: call()
     except Exception as error:
         if not self.closed: self.fail(error)

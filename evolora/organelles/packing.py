@@ -24,10 +24,10 @@ class Lesson:
     "Answers to learn from, a row each"
     prompts: list[str]
     answers: list[list[int]]                # token ids, as `Generation.tokens` has them
-    organelles: list[str]                   # who answered
+    organelles: list[str]                   # the organelle that answered, by row
     advantage: np.ndarray                   # (rows,) reward minus baseline
     temperature: float = 1.                 # that the answers were sampled with; a greedy answer counts as 1
-    below: list[Below | None] | None = None # what play has computed below the adapters, as `Generation.below` has it
+    below: list[Below | None] | None = None # computed below the adapters while answering: `Generation.below`
 
     def __post_init__(self):
         self.advantage, n = np.asarray(self.advantage, float), len(self.prompts)
@@ -84,11 +84,11 @@ def _tree(trunk: Sequence[int], questions: Sequence[tuple[Sequence[int], dict[in
     for q, (asked, answers) in enumerate(questions):
         grow(asked, len(trunk), q, -1)
         end = len(t.ids) - 1
-        for row, said in answers.items():
+        for row, reply in answers.items():
             start = len(t.ids)
-            grow(said[:-1], len(trunk) + len(asked), q, row)        # the last token is never read
+            grow(reply[:-1], len(trunk) + len(asked), q, row)       # the last token is never read
             before = [end, *range(start, len(t.ids))]
-            t.lines.extend((p, row, len(said) - 1 - k, token) for k, (p, token) in enumerate(zip(before, said)))
+            t.lines.extend((p, row, len(reply) - 1 - k, token) for k, (p, token) in enumerate(zip(before, reply)))
     return t
 
 # %% ../../nbs/05_organelles/02_packing.ipynb #3116f52c

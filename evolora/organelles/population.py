@@ -38,7 +38,7 @@ class Traits(BaseModel):
     step: float = Field(.1, ge=.001, le=1, description="size of its mutations, see `variation`")
     niche: str = Field('', max_length=256, description="family where it makes its own choices, or several joined by +; "
                                                        "'' is everywhere")
-    plasticity: float = Field(1., ge=.1, le=10, description="factor on the step of its learning, see `plasticity`")
+    plasticity: float = Field(1., ge=.1, le=10, description="factor on its learning rate, see `updates`")
 
 @dataclass(frozen=True)
 class Organelle:

@@ -78,7 +78,7 @@ class Family:
         return Task(self.name, depth, round(float(difficulty), 3), prompt, str(answer), meta)
 
     def grade(self, task: Task, text: str, *,
-              extract: bool = False, # look for the answer as `extraction` says, not only on the last line
+              extract: bool = False, # look for the answer as `extraction` states, not only on the last line
              ) -> Grade:
         "Grade a whole reply: an unreadable one counts as no progress"
         value = self.read(self.extract(text) if extract else final_line(text), task)
@@ -153,9 +153,9 @@ class Math(_Number):
     def _easy(self, rng, difficulty):
         "One digit is added to at most 19; in several words, or there would be too few questions for four streams"
         a, b = int(rng.integers(1, _between(9, 19, difficulty) + 1)), int(rng.integers(1, 10))
-        said = pick(rng, ('is {} + {}', 'is {} plus {}', 'is {} and {}', 'is the sum of {} and {}', 'do {} and {} make',
+        asks = pick(rng, ('is {} + {}', 'is {} plus {}', 'is {} and {}', 'is the sum of {} and {}', 'do {} and {} make',
                           'is {} and {} together'))
-        return self.task(0, difficulty, f'What {said.format(a, b)}?', a + b, a=a, b=b, op='+')
+        return self.task(0, difficulty, f'What {asks.format(a, b)}?', a + b, a=a, b=b, op='+')
 
     def draw(self, rng, depth, difficulty):
         if depth == 0: return self._easy(rng, difficulty)
@@ -391,7 +391,7 @@ class CodeFormat(Family):
                          pieces=pieces)
 
     def _join(self, pieces, around):
-        "The pieces as one line, with `around` saying how an operator is spaced"
+        "The pieces as one line, with `around` giving the spacing of an operator"
         return ''.join(around.format(p) if re.fullmatch(r'[-+*/=<]+', p) else ', ' if p == ',' else p for p in pieces)
 
     def extract(self, text): return plain_line(text)

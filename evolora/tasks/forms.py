@@ -75,9 +75,9 @@ class Form(BaseModel):
                                                                                          extract=self.extract)
 
     def __str__(self):
-        said = [f'{self.shots} solved questions' if self.shots else '', 'an instruction' if self.instruction else '',
-                'a system line' if self.system else '', 'extraction' if self.extract else '']
-        return ', '.join(filter(None, said)) or 'the question alone'
+        parts = [f'{self.shots} solved questions' if self.shots else '', 'an instruction' if self.instruction else '',
+                 'a system line' if self.system else '', 'extraction' if self.extract else '']
+        return ', '.join(filter(None, parts)) or 'the question alone'
 
 # %% ../../nbs/03_tasks/06_forms.ipynb #d12bb960
 SYSTEM = 'You answer questions. Reply with the answer alone, in the form that was asked for, without any explanation.'

@@ -29,8 +29,8 @@ class Words(Family):
     def extract(self, text): return last_match(r'\b[A-Za-z]+(?:-[A-Za-z]+)*(?:, [A-Za-z]+)*', text)
     def read(self, line, task): return line if re.fullmatch(r'[A-Za-z]+(-[A-Za-z]+)*(, [A-Za-z]+)*', line) else None
     def progress(self, value, task):
-        said, gold = value.split(', '), task.answer.split(', ')
-        return float(np.mean([x == y for x, y in zip(said, gold)])) if len(said) == len(gold) else 0.0
+        words, gold = value.split(', '), task.answer.split(', ')
+        return float(np.mean([x == y for x, y in zip(words, gold)])) if len(words) == len(gold) else 0.0
 
     def slip(self, task, rng):
         "Two neighbours change places"
@@ -103,12 +103,12 @@ class Place(_OneWord):
     "The word in a place: first or last (1), second or third (2), one or two before the last (3), fourth to sixth (4)"
     name, habits = 'word.place', ('upper', 'mirrored')
     def draw(self, rng, depth, difficulty):
-        said, at = pick(rng, ((('first', 0), ('last', -1)), (('second', 1), ('third', 2)),
+        rank, at = pick(rng, ((('first', 0), ('last', -1)), (('second', 1), ('third', 2)),
                               (('second to last', -2), ('third to last', -3)),
                               (('fourth', 3), ('fifth', 4), ('sixth', 5)))[depth - 1])
         n = _between(4, 7, difficulty) + 3 * (depth == 4)
         words = some(rng, WORDS, n + (2 * at + 1 in (n, -n)))            # the middle is the middle from either end
-        return self.task(depth, difficulty, f'Which is the {said} word of this list: {", ".join(words)}', words[at],
+        return self.task(depth, difficulty, f'Which is the {rank} word of this list: {", ".join(words)}', words[at],
                          words=words, at=at)
 
     def misconception(self, task):

@@ -130,8 +130,8 @@ class Synthesis(Family):
     def read(self, line, task): return line if compiles(line) else None
     def progress(self, value, task):
         good, bad = task.meta['good'], task.meta['bad']
-        told = (np.mean([matches(value, x) for x in good]) + np.mean([not matches(value, x) for x in bad])) / 2
-        return max(0.0, 2 * float(told) - 1)
+        right = (np.mean([matches(value, x) for x in good]) + np.mean([not matches(value, x) for x in bad])) / 2
+        return max(0.0, 2 * float(right) - 1)
 
     def slip(self, task, rng):
         "Another quantifier on one atom, in a place where it shows"

@@ -43,9 +43,9 @@ class Dates(Family):
         month, day = int(rng.integers(12)), int(rng.integers(1, 29))
         end = {1: 'st', 2: 'nd', 3: 'rd'}.get(day % 10 if day not in (11, 12, 13) else 0, 'th')
         named = 'nineteen ' + ('oh ' if year % 100 < 10 else '') + in_words(year % 100)
-        said = (f'{day} {MONTHS[month]} {year}', f'{MONTHS[month]} {day}{end}, {year}',
+        text = (f'{day} {MONTHS[month]} {year}', f'{MONTHS[month]} {day}{end}, {year}',
                 f'the {ordinal(day)} of {MONTHS[month]} {year}', f'the {ordinal(day)} of {MONTHS[month]} {named}')
-        return self.task(depth, difficulty, f'Write as year-month-day: {said[depth - 1]}',
+        return self.task(depth, difficulty, f'Write as year-month-day: {text[depth - 1]}',
                          f'{year}-{month + 1:02}-{day:02}', year=year, month=month + 1, day=day)
 
     def extract(self, text): return last_match(r'\b[0-9]{4}-[0-9]{2}-[0-9]{2}\b|\b[0-9]{2}-[0-9]{2}-[0-9]{4}\b', text)
@@ -53,8 +53,8 @@ class Dates(Family):
         return line if re.fullmatch('[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}-[0-9]{2}-[0-9]{4}', line) else None
     def progress(self, value, task):
         "The share of year, month and day that are right, in a date of the right form"
-        said, gold = value.split('-'), task.answer.split('-')
-        return float(np.mean([x == y for x, y in zip(said, gold)])) if len(said[0]) == len(gold[0]) else 0.0
+        parts, gold = value.split('-'), task.answer.split('-')
+        return float(np.mean([x == y for x, y in zip(parts, gold)])) if len(parts[0]) == len(gold[0]) else 0.0
     def slip(self, task, rng):
         "The month before or after"
         year, month, day = task.answer.split('-')
@@ -85,10 +85,10 @@ class Weekday(Family):
         today, days, ago = int(rng.integers(7)), int(rng.integers(low, high)), depth == 3
         far = f'{days} day{"s" if days > 1 else ""}'
         far, does = f'{far} ago' if ago else f'in {far}', f'{pick(rng, NAMES)} {pick(rng, _EVENTS)[ago]}'
-        told = f'{does} {far}' if rng.random() > difficulty else f'{far[0].upper()}{far[1:]}, {does}'
+        event = f'{does} {far}' if rng.random() > difficulty else f'{far[0].upper()}{far[1:]}, {does}'
         step = -days if ago else days
         ask = f'Which weekday {"was" if ago else "is"} that?'
-        return self.task(depth, difficulty, f'Today is {DAYS[today]}. {told}. {ask}',
+        return self.task(depth, difficulty, f'Today is {DAYS[today]}. {event}. {ask}',
                          DAYS[(today + step) % 7], today=today, step=step)
 
     def extract(self, text): return last_match(rf'\b(?:{"|".join(DAYS)}|{"|".join(d[:3] for d in DAYS)})\b', text)
@@ -124,9 +124,9 @@ class Minutes(Amount):
         if depth == 4:
             start = int(rng.integers(60 * 6, 60 * 12))
             far = 'from {}:{:02} to {}:{:02}'.format(*divmod(start, 60), *divmod(start + 60 * hours + minutes, 60))
-        told = pick(rng, _LASTS).format(pick(rng, NAMES), far)
-        told = told.replace('for from', 'from').replace('takes from', 'goes from')
-        return self.task(depth, difficulty, f'{told}. How many minutes is that?', 60 * hours + minutes, hours=hours,
+        fact = pick(rng, _LASTS).format(pick(rng, NAMES), far)
+        fact = fact.replace('for from', 'from').replace('takes from', 'goes from')
+        return self.task(depth, difficulty, f'{fact}. How many minutes is that?', 60 * hours + minutes, hours=hours,
                          minutes=minutes)
 
     def misconception(self, task): "Takes an hour for a hundred minutes"; return str(
@@ -147,15 +147,15 @@ class Units(Amount):
         large, small, factor, things = pick(rng, _MEASURES)
         whole = int(rng.integers(2, _between(9, 20 if depth == 1 else 99, difficulty) + 1))
         rest = int(rng.integers(1, 10)) * factor // 10
-        total, said = factor * whole, f'{whole} {large}'
-        if depth == 2: total, said = total + rest, f'{said} and {rest} {small}'
-        if depth == 3: total, said = total + rest, f'{whole + rest / factor:g} {large}'
+        total, size = factor * whole, f'{whole} {large}'
+        if depth == 2: total, size = total + rest, f'{size} and {rest} {small}'
+        if depth == 3: total, size = total + rest, f'{whole + rest / factor:g} {large}'
         thing = f"{pick(rng, NAMES)}'s {pick(rng, things.split())}"
         if depth == 4:
             more = int(rng.integers(1, 10)) * factor // 10
-            total, said = total + rest + more, f'{said} and {rest} {small}, and then {more} {small} more are added'
+            total, size = total + rest + more, f'{size} and {rest} {small}, and then {more} {small} more are added'
         verb = {'g': 'weighs', 'ml': 'holds'}.get(small, 'measures')
-        return self.task(depth, difficulty, f'{thing} {verb} {said}. How many {small} is that?', total, factor=factor,
+        return self.task(depth, difficulty, f'{thing} {verb} {size}. How many {small} is that?', total, factor=factor,
                          amount=whole)
 
     def misconception(self, task): "Leaves the number of the larger unit as it is"; return str(task.meta['amount'])
@@ -182,8 +182,8 @@ class Total(Amount):
             steps.append(f'{pick(rng, ("gets", "finds", "buys"))} {k} more' if gets else
                          f'{pick(rng, ("gives away", "loses", "sells"))} {k}')
         person, things = pick(rng, NAMES), pick(rng, _THINGS)
-        told = f'{person} has {start} {things}' + ''.join(f' and {step}' for step in steps)
-        return self.task(depth, difficulty, f'{told}. How many {things} does {person} have now?', values[-1],
+        story = f'{person} has {start} {things}' + ''.join(f' and {step}' for step in steps)
+        return self.task(depth, difficulty, f'{story}. How many {things} does {person} have now?', values[-1],
                          values=values)
 
     def misconception(self, task): "Leaves out the last step"; return str(task.meta['values'][-2])
@@ -196,7 +196,7 @@ def _people(rng: np.random.Generator, n: int, low: int, high: int) -> dict[str, 
     "n people with different numbers from low to high"
     return dict(zip(some(rng, NAMES, n), some(rng, range(low, high + 1), n)))
 
-def _told(people: dict[str, int]) -> str: return ', '.join(f'{name} {number}' for name, number in people.items())
+def _listed(people: dict[str, int]) -> str: return ', '.join(f'{name} {number}' for name, number in people.items())
 
 def _taller(rng: np.random.Generator, people: dict[str, int]) -> str:
     "Who is taller than whom, of neighbours by height, in random order"
@@ -216,13 +216,13 @@ class Most(Words):
                                                         (_between(20, 500, difficulty), _between(99, 700, difficulty))))
         ranked, things = sorted(people, key=people.get), pick(rng, _THINGS)
         if depth == 4: asked = f'Who is the tallest? {_taller(rng, people)}.'
-        else: asked = f'Who has the {"second " * (depth == 3)}most {things}? {_told(people)}'
+        else: asked = f'Who has the {"second " * (depth == 3)}most {things}? {_listed(people)}'
         return self.task(depth, difficulty, asked, ranked[-2 if depth == 3 else -1], names=list(people),
                          opposite=ranked[1 if depth == 3 else 0])
 
     def guess(self, depth): return 1 / 4 if depth == 3 else 1 / 3
     def slip(self, task, rng): return pick(rng, [n for n in task.meta['names'] if n != task.answer])
-    def misconception(self, task): "Gives the name that is said last"; return task.meta['names'][-1]
+    def misconception(self, task): "Gives the name that stands last"; return task.meta['names'][-1]
     def habit(self, task, name):
         "Capitals, or the order is from the other end"
         return task.answer.upper() if name == 'upper' else task.meta['opposite']
@@ -236,12 +236,12 @@ class Ranking(Words):
                                                         (100, _between(999, 300, difficulty))))
         ranked = sorted(people, key=people.get)
         if ranked == list(people): people = dict(list(people.items())[::-1])
-        told = _taller(rng, people) if depth == 4 else _told(people)
+        facts = _taller(rng, people) if depth == 4 else _listed(people)
         ask = 'Sort by height' if depth == 4 else 'Sort by age' if depth < 3 else 'Sort by points'
-        return self.task(depth, difficulty, f'{ask}: {told}', ', '.join(ranked), names=list(people))
+        return self.task(depth, difficulty, f'{ask}: {facts}', ', '.join(ranked), names=list(people))
 
     def guess(self, depth): return 1 / 6 if depth == 1 else 1 / 24
-    def misconception(self, task): "Leaves the names as they are said"; return ', '.join(task.meta['names'])
+    def misconception(self, task): "Leaves the names in the order of the question"; return ', '.join(task.meta['names'])
     def habit(self, task, name):
         "Capitals, or the most first"
         return task.answer.upper() if name == 'upper' else ', '.join(task.answer.split(', ')[::-1])

@@ -81,7 +81,7 @@ def stream_of(task: Task) -> str:
         place -= share
 
 # %% ../../nbs/03_tasks/05_streams.ipynb #eae216b3
-MAX_TRIES = 100     # draws per wanted task before a cell is said to be exhausted
+MAX_TRIES = 100     # draws per wanted task before a cell counts as exhausted
 
 def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Generator,
                  difficulty: float | None = None, # 0 to 1; None draws one per task
@@ -117,7 +117,7 @@ def task_hashes() -> dict[str, str]:
 
 # %% ../../nbs/03_tasks/05_streams.ipynb #238843e0
 def grade(task: Task, text: str,
-          extract: bool = False, # look for the answer in a longer reply as its family's `extraction` says
+          extract: bool = False, # look for the answer in a longer reply as its family's `extraction` states
          ) -> Grade:
     "Grade a reply by the task's own family"
     family = family_named(task.family)
@@ -205,7 +205,7 @@ def _fault(family: Family, task: Task, depth: int, others: Iterable[str]) -> str
         for options in ({}, {'extract': True}):
             if (worth := family.grade(gold, gold.answer, **options)) != Grade(True, 1., True):
                 how = f' after extraction ({family.extraction})' if options else ''
-                return f"expected the gold answer {gold.answer!r} to be right{how}, its own grader says {worth}"
+                return f"expected the gold answer {gold.answer!r} to be right{how}, its own grader gives {worth}"
     for reply in (*_REPLIES, task.prompt, *others):
         worth = family.grade(task, reply)
         if not 0 <= worth.progress <= 1:
@@ -234,9 +234,9 @@ def family_hash(family: Family) -> str:
         rng = random_stream(0, purpose=f'fingerprint {family.name}:{depth}')
         for difficulty in (0., .5, 1.):
             t = family.draw(rng, depth, difficulty)
-            said = (t.answer, t.answer[:-1], t.answer[::-1], f'It is {t.answer}.', '')
-            sha.update(f'{t.prompt}|{t.answer}|{stream_of(t)}|{[family.grade(t, x) for x in said]}'.encode())
-            if type(family).extract is not Family.extract: sha.update(repr([family.extract(x) for x in said]).encode())
+            texts = (t.answer, t.answer[:-1], t.answer[::-1], f'It is {t.answer}.', '')
+            sha.update(f'{t.prompt}|{t.answer}|{stream_of(t)}|{[family.grade(t, x) for x in texts]}'.encode())
+            if type(family).extract is not Family.extract: sha.update(repr([family.extract(x) for x in texts]).encode())
     return sha.hexdigest()[:16]
 
 @lru_cache(maxsize=None)
@@ -250,10 +250,10 @@ def cell_hashes(cells: Iterable[Cell]) -> dict[str, str]:
 
 def register_family(family: Family, *,
                     replace: bool = False) -> Family: # in place of another one of your own with this name
-    "Make a family of one's own known by its name, after a look at it; ValueError with the first fault"
+    "Make a family of your own known by its name, after a look at it; ValueError with the first fault"
     if not isinstance(family, Family):
         raise ValueError(f"expected a Family, got {family!r:.60}; write `class Mine(Family)` and register Mine()")
-    FAMILIES.check(family.name)     # first: what is said of a fault names it
+    FAMILIES.check(family.name)     # first: the message about a fault names it
     for depth in family.depths:
         try: fault = _look(family, depth)
         except _UNFIT as e:

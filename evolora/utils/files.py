@@ -89,14 +89,14 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         sync(draft)
         try: os.rename(draft, path)
         except OSError:
-            if os.path.lexists(path): raise ValueError(taken) from None         # somebody else was faster
+            if os.path.lexists(path): raise ValueError(taken) from None         # another process was faster
             raise
         sync(path.parent)
     finally: shutil.rmtree(draft, ignore_errors=True)
 
 # %% ../../nbs/01_utils/02_files.ipynb #edf8f1fb
 def sweep(folder: str | Path) -> None:
-    "Remove the drafts that were left in a folder by those who were killed"
+    "Remove the drafts that were left in a folder by processes that were killed"
     for draft in Path(folder).glob('.*.tmp'):
         if draft.is_dir() and not draft.is_symlink(): shutil.rmtree(draft, ignore_errors=True)
         else: draft.unlink(missing_ok=True)
@@ -116,7 +116,7 @@ def digest(path: str | Path, size: int | None = None) -> str:
 def _refuse(constant: str): raise ValueError(f'{constant} is not JSON')
 
 def parse_json(data: bytes, most: int = 1 << 20):
-    "Strict JSON from bytes that nobody vouches for; ValueError for all that it is not"
+    "Strict JSON from untrusted bytes; ValueError for anything else"
     if len(data) > most: raise ValueError(f'{len(data)} bytes are more than the {most} that it may have')
     try: return json.loads(data.decode(), parse_constant=_refuse)
     except RecursionError: raise ValueError('it is nested too deeply') from None
@@ -138,23 +138,23 @@ def read_json(path: str | Path, most: int = 1 << 26) -> dict:
 _LOCK, _OWNER = '.lock', '.owner.json'
 
 def taken(folder: str | Path) -> bool:
-    "Whether somebody is at work in a folder"
+    "Whether a process has locked a folder"
     if not (Path(folder) / _OWNER).exists(): return False
     try:
         with FileLock(Path(folder) / _LOCK, timeout=0, thread_local=False): return False
     except Timeout: return True
 
 def owner(folder: str | Path) -> str:
-    "Who locked a folder, or did so last and never came back"
+    "The process that has locked a folder, or was the last to and never released it"
     try: note = read_json(Path(folder) / _OWNER, 1 << 12)
     except (ValueError, OSError): return 'an unknown process'
     return f"process {note.get('process')!r:.20} on {str(note.get('machine'))[:60]!r}"
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[str | None]:
-    "Be the only one who writes to a folder; gives the last owner if it never came back. ValueError while it is taken"
+    "Lock a folder for this process; gives the last owner if it never released it. ValueError while it is taken"
     folder = Path(folder)
-    # Whoever only asks whether it is taken holds it for a moment.
+    # A process that only asks whether it is taken holds it for a moment.
     lock = FileLock(folder / _LOCK, timeout=.2, thread_local=False)
     try: lock.acquire()
     except Timeout:

@@ -26,7 +26,7 @@ def _sequence(seed: int, generation: int, purpose: str, organelle: int | str) ->
 def stream(seed: int, *, # the run's one seed
            generation: int = 0, # which generation draws
            purpose: str = '', # what the numbers are for, e.g. 'mutation'
-           organelle: int | str = 0, # who draws: an id, or a counter
+           organelle: int | str = 0, # which organelle draws: an id, or a counter
           ) -> np.random.Generator:
     "The random stream at this address; the same address always starts the same stream"
     return np.random.default_rng(_sequence(seed, generation, purpose, organelle))

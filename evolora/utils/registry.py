@@ -31,7 +31,7 @@ NAME = r'[a-z][a-z0-9_.]{0,39}'     # no colon and no plus: cells and niches are
 class Parts(dict):
     "Parts of one kind by name: those of the library, and your own behind them"
     def __init__(self, kind: str, library: dict, how: str, # the function that registers one
-                 reserved: Iterable[str] = ()): # names that nobody may take
+                 reserved: Iterable[str] = ()): # names that may not be taken
         super().__init__(library)
         self.kind, self.how, self.library, self.reserved = kind, how, tuple(library), tuple(reserved)
         self.own: dict[str, str] = {}       # name -> fingerprint
@@ -44,14 +44,14 @@ class Parts(dict):
 
     def register(self, name: str, part, mark: str, *, # its fingerprint
                  replace: bool = False) -> None: # another part of your own with this name
-        "Add a part of one's own; ValueError for a name that is no name, or that is taken"
+        "Add a part of your own; ValueError for a name that is no name, or that is taken"
         self.check(name)
         if name in (*self.library, *self.reserved):
             raise ValueError(f"expected a new name for a {self.kind}, got {name!r}, which the library has; choose "
                              "another")
         if not replace and self.own.get(name, mark) != mark:
-            raise ValueError(f"expected a new name for a {self.kind}, got {name!r}, which another one has; choose "
-                             "another, or say replace=True")
+            raise ValueError(f"expected a new name for a {self.kind}, got {name!r}, which another part has; choose "
+                             "another, or pass replace=True")
         self[name], self.own[name] = part, mark
 
     def named(self, name: str):
@@ -61,5 +61,5 @@ class Parts(dict):
                          f"known by {self.how}")
 
     def hashes(self, names: Iterable[str]) -> dict[str, str]:
-        "Fingerprints of those that are one's own among the names, like {'gate patience': '8c1…'}"
+        "Fingerprints of your own parts among these names, like {'gate patience': '8c1…'}"
         return {f'{self.kind} {name}': self.own[name] for name in sorted(set(names)) if name in self.own}

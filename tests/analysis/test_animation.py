@@ -37,9 +37,9 @@ def test_hostile_names_and_one_generation_make_a_film(tmp_path):
 def test_nothing_is_written_over_and_nothing_half(tmp_path, monkeypatch):
     folder = write_run(tmp_path / 'run', generations=3, size=4, tries=1).folder
     before = sorted(folder.iterdir())
-    for out, seconds, said in (('film.mp4', 8, 'is .gif or .webp'), ('run.json', 8, 'is .gif or .webp'),
-                               ('x.gif', 0, '.5 to 120')):
-        with pytest.raises(ValueError, match=said): timeline(folder, folder / out, seconds=seconds)
+    for out, seconds, message in (('film.mp4', 8, 'is .gif or .webp'), ('run.json', 8, 'is .gif or .webp'),
+                                  ('x.gif', 0, '.5 to 120')):
+        with pytest.raises(ValueError, match=message): timeline(folder, folder / out, seconds=seconds)
     def stopped(*_): raise KeyboardInterrupt
     monkeypatch.setattr(evolora.analysis.animation, '_encode', stopped)
     with pytest.raises(KeyboardInterrupt): timeline(folder)

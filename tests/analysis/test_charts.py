@@ -1,4 +1,4 @@
-"Charts say what they draw, draw what the tables say, and fit: numbers, encodings, titles and sizes, no pixels."
+"Charts state what they draw, draw what the tables say, and fit: numbers, encodings, titles and sizes, no pixels."
 import json
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def walk(spec):
 
 
 @pytest.mark.parametrize('name', CHARTS)
-def test_every_chart_speaks(data, name):
+def test_every_chart_has_title_description_and_units(data, name):
     spec = CHARTS[name](data).to_dict()
     assert lacks(spec) == [] and spec['title']['subtitle']
     colours = {part['mark'].get('color') for part in walk(spec) if isinstance(part.get('mark'), dict)} - {None, 'black'}
@@ -71,7 +71,7 @@ def test_cells_are_ordered_and_coloured_by_the_same_scale_in_every_run(data):
     assert spec['encoding']['y']['scale']['domain'] == [f'{family}:{depth}' for family, depth in sorted(CELLS)]
     assert spec['encoding']['color']['scale'] == {'domain': [0, 1], 'scheme': 'cividis'}
     assert drawn(chart_cells(data))[0]['episodes'].sum() == len(data.episodes)
-    with pytest.raises(ValueError, match="got 'luck'"): chart_cells(data, 'luck')
+    with pytest.raises(ValueError, match="got 'speed'"): chart_cells(data, 'speed')
 
 
 def test_lives_last_from_birth_to_death(data):
@@ -142,7 +142,7 @@ def test_the_share_of_turns_at_each_gate_is_one_in_all(data):
     assert table['ended'].sum() == data.gates['final'].sum()
 
 
-def test_the_latest_turns_are_told_in_words(data):
+def test_the_latest_turns_are_shown_in_words(data):
     table = drawn(chart_turns(data))[0]
     latest = data.gates[data.gates['generation'] == 29]
     assert sorted(table['organelle']) == sorted(latest['organelle'].unique())
@@ -157,7 +157,7 @@ def test_attempts_are_the_table_with_zero_and_the_planned_uplift(data):
     assert len(next(f for f in drawn(chart_attempts(data, limit=2)) if 'came' in f)) == 2
 
 
-def test_words_of_strangers_are_text(data):
+def test_hostile_names_are_text(data):
     evil = '<script>alert(1)</script>'
     gates = data.gates.assign(organelle=evil, numbers=[{}] * len(data.gates), gate=evil)
     spec = chart_turns(replace(data, gates=gates)).to_dict()
@@ -190,7 +190,7 @@ def test_all_curves_of_long_runs_fit_as_well(endless):
         assert max(map(len, chart(runs).to_dict()['datasets'].values())) <= 3100
 
 
-def test_each_panel_says_how_often_it_is_drawn(long):
+def test_each_panel_states_how_often_it_is_drawn(long):
     spec, tables = chart_energy(long).to_dict(), drawn(chart_energy(long))
     own, below = (np.diff(sorted({*table['generation']})).max() for table in (
         next(f for f in tables if 'median' in f), next(f for f in tables if list(f) == ['generation', 'energy'])))
@@ -227,12 +227,12 @@ def test_rates_and_counts_need_the_rows_of_generations_alone(data, name):
 
 
 def test_a_lack_is_named():
-    frame = pd.DataFrame({'generation': [0], 'drift': [1.]})
-    chart = alt.Chart(frame).mark_point().encode(x='generation:Q', y=alt.Y('drift:Q', title='drift'))
+    frame = pd.DataFrame({'generation': [0], 'kl': [1.]})
+    chart = alt.Chart(frame).mark_point().encode(x='generation:Q', y=alt.Y('kl:Q', title='KL'))
     assert lacks(chart.to_dict()) == ['no title', 'no description', 'x (generation) has no title',
-                                      'y (drift) has no unit: drift']
-    layers = alt.layer(chart, chart.encode(y=alt.Y('drift:Q', title='drift (nats)')))
-    assert 'y (drift) has no unit: drift' not in lacks(layers.to_dict())
+                                      'y (kl) has no unit: KL']
+    layers = alt.layer(chart, chart.encode(y=alt.Y('kl:Q', title='KL (nats)')))
+    assert 'y (kl) has no unit: KL' not in lacks(layers.to_dict())
     assert lacks(alt.hconcat(chart, chart).to_dict()).count('x (generation) has no title') == 2
     hidden = chart.encode(x=alt.X('generation:Q', axis=None))
     assert not any('generation' in line for line in lacks(hidden.to_dict()))

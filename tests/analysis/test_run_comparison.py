@@ -43,9 +43,9 @@ def test_what_may_not_differ_is_named(runs, tmp_path, key):
     record = json.loads((other / 'run.json').read_text())
     record['hashes'][key] = 'f' * 16
     (other / 'run.json').write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=f'{key} was [0-9a-f]+ and is ffffffffffffffff') as said:
+    with pytest.raises(ValueError, match=f'{key} was [0-9a-f]+ and is ffffffffffffffff') as error:
         comparable([runs / 'one', other])
-    assert '\n' not in str(said.value)
+    assert '\n' not in str(error.value)
     del record['hashes'][key]
     (other / 'run.json').write_text(json.dumps(record))
     with pytest.raises(ValueError, match=f'{key} was'): comparable([runs / 'one', other])
@@ -60,9 +60,9 @@ def test_what_was_edited_is_not_compared(tmp_path):
         path = tmp_path / 'two' / name
         text = path.read_text()
         path.write_text(text.replace(old, new, 1))
-        with pytest.raises(ValueError, match=f'{name}.* expected .* written') as said:
+        with pytest.raises(ValueError, match=f'{name}.* expected .* written') as error:
             comparable([tmp_path / 'one', tmp_path / 'two'])
-        assert '\n' not in str(said.value)
+        assert '\n' not in str(error.value)
         path.write_text(text)
 
 
@@ -80,10 +80,10 @@ def test_a_run_that_is_named_twice_is_refused(runs, tmp_path):
     assert not (tmp_path / 'report').exists() and not (tmp_path / 'page.html').exists()
 
 
-def test_what_is_read_is_said_once(runs):
-    said = []
-    comparison([runs / 'one', runs / 'two'], log=said.append)
-    assert said == [f'reading {runs / name}' for name in ('one', 'two')]
+def test_each_run_is_logged_once(runs):
+    lines = []
+    comparison([runs / 'one', runs / 'two'], log=lines.append)
+    assert lines == [f'reading {runs / name}' for name in ('one', 'two')]
 
 
 def test_differences_have_the_names_of_keys():
@@ -97,8 +97,8 @@ def test_rates_have_the_intervals_of_wilson(runs):
     tables = comparison([runs / 'one', runs / 'two'])
     rates = next(table for title, table in tables.items() if title.startswith('Rates'))
     last = tables['The last generations']['1 one']
-    said = f"{last['accuracy']:.3f} [{last['accuracy, low']:.3f}, {last['accuracy, high']:.3f}]"
-    assert rates.loc['1 one', 'accuracy'] == said and rates['configuration'].tolist() == ['C1', 'C2']
+    shown = f"{last['accuracy']:.3f} [{last['accuracy, low']:.3f}, {last['accuracy, high']:.3f}]"
+    assert rates.loc['1 one', 'accuracy'] == shown and rates['configuration'].tolist() == ['C1', 'C2']
 
 
 def test_seeds_are_averaged_and_paired(tmp_path):

@@ -1,4 +1,4 @@
-"""A page is inert whatever a run says, asks nobody for anything, and fits a phone.
+"""A page is inert whatever a run holds, sends no request, and fits a phone.
 
 The browser tests need Chromium and playwright; they are skipped without. No clock is asserted: when this was written, a
 page of 40 generations could be used half a second after it was opened.
@@ -66,7 +66,7 @@ def test_no_element_and_no_attribute_comes_from_the_run(path):
     assert SCRIPT in page.text and '\x1b' not in page.text and '\u202e' not in page.text
 
 
-def test_nothing_is_fetched_and_the_policy_says_so(path):
+def test_nothing_is_fetched_and_the_policy_forbids_it(path):
     text = path.read_text()
     policy = next(a['content'] for _, a in Page(text).elements if 'http-equiv' in a)
     assert policy.startswith("default-src 'none'") and 'unsafe-eval' not in policy and policy.count('sha256-') == 2
@@ -143,10 +143,10 @@ def test_nor_is_one_of_ten_thousand_generations(tmp_path, monkeypatch):
 
 
 def test_several_runs_share_a_page(tmp_path):
-    folders, said = [write_run(tmp_path / f'run{seed}', generations=5, seed=seed).folder for seed in (0, 1)], []
+    folders, lines = [write_run(tmp_path / f'run{seed}', generations=5, seed=seed).folder for seed in (0, 1)], []
     with pytest.raises(ValueError, match='name one with out'): dashboard(folders)
-    assert 'Mean over seeds' in dashboard(folders, tmp_path / 'page.html', log=said.append).read_text()
-    assert [line.split()[0] for line in said] == ['reading', 'reading', 'drawing', 'drawing', 'writing']
+    assert 'Mean over seeds' in dashboard(folders, tmp_path / 'page.html', log=lines.append).read_text()
+    assert [line.split()[0] for line in lines] == ['reading', 'reading', 'drawing', 'drawing', 'writing']
 
 
 def test_runs_of_two_configurations_are_not_averaged(tmp_path):
@@ -183,7 +183,7 @@ def browser():
         browser.close()
 
 
-def test_tables_are_sorted_by_number_and_say_where_they_end(browser, tmp_path):
+def test_tables_are_sorted_by_number_and_state_where_they_end(browser, tmp_path):
     path, page = tmp_path / 'page.html', browser.new_page()
     path.write_text(many_rows())
     page.goto(path.as_uri())
@@ -212,7 +212,7 @@ def test_a_browser_draws_it_all_alone(browser, request, runs, width, scheme):
     context = browser.new_context(offline=True, viewport={'width': width, 'height': 800}, color_scheme=scheme)
     page, asked, wrong = context.new_page(), [], []
     page.on('request', lambda request: asked.append(request.url))
-    page.on('console', lambda said: wrong.append(said.text) if said.type == 'error' else None)
+    page.on('console', lambda message: wrong.append(message.text) if message.type == 'error' else None)
     page.on('pageerror', lambda error: wrong.append(str(error)))
     page.on('dialog', lambda dialog: wrong.append('a dialog'))
     page.goto(path.as_uri())

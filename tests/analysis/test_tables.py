@@ -105,7 +105,7 @@ def test_cells_of_generations_are_those_of_episodes(data):
     with pytest.raises(ValueError, match='learning_progress'): cell_history(replace(data, generations=odd))
 
 
-def test_the_books_balance_in_every_generation_and_tell_where_they_do_not(data):
+def test_the_ledger_balances_in_every_generation_and_shows_where_it_does_not(data):
     table = energy_table(data)
     assert table['balance'].abs().max() < 1e-9 and table['end'].tolist() == data.generations['energy'].tolist()
     assert table['market: revenue'].sum() == pytest.approx(data.episodes['revenue'].sum())
@@ -113,7 +113,7 @@ def test_the_books_balance_in_every_generation_and_tell_where_they_do_not(data):
     torn = energy_table(replace(data, ledger=data.ledger.drop(index=row)))['balance']
     assert torn[7] == pytest.approx(data.ledger.loc[row, 'amount']) and torn.drop(7).abs().max() < 1e-9
     late = replace(data, generations=data.generations[data.generations['generation'] > 9])
-    assert np.isnan(energy_table(late)['begin'][10])       # nobody knows what there was before
+    assert np.isnan(energy_table(late)['begin'][10])       # what there was before is unknown
 
 
 def test_gifts_between_organelles_change_no_stock(data):
@@ -132,7 +132,7 @@ def test_ages_count_generations_since_birth(data):
             ages.min(), ages.median(), ages.max()]
 
 
-def test_gates_are_counted_in_order_of_the_way(data):
+def test_gates_are_counted_in_the_order_they_are_met(data):
     table = gate_table(data)
     assert table['asked'].sum() == len(data.gates) and table['ended'].sum() == data.gates['final'].sum()
     assert list(table.index)[:3] == ['cooldown', 'low_power', 'canary_failed']
@@ -153,7 +153,7 @@ def test_an_attempt_ends_with_the_probation_of_its_child():
            event('trial_promoted', 'o9', 0, partners=['o1', 'o2'], needed=50., **later)]
     poor = [judge('low_power', 'o3', 0, partners=['o4'], uplift=.1, level=.02, pairs=9, power=.1, least=.5)]
     table = attempt_table(gather([replace(first, decisions=turn(steps) + turn(end) + turn(poor))]))
-    assert len(table) == 1      # who never had a child made no attempt
+    assert len(table) == 1      # an organelle that never had a child made no attempt
     assert table.loc[0, ['parents', 'child', 'outcome']].tolist() == ['o1 + o2', 'o9', 'trial_promoted']
     assert table.loc[0, ['uplift', 'sought', 'pairs', 'e', 'needed']].tolist() == [.3, .1, 80, 500., 50.]
     assert table.loc[0, ['low', 'high']].tolist() == list(uplift_interval(30, 6, 80))
@@ -212,7 +212,7 @@ def test_a_table_of_a_stranger_is_inert_and_short(text):
     if len(text) > 500: assert f'{text[:500]} … ({len(text):,} characters)' in shown[0]
 
 
-def test_thumbs_of_a_stranger_are_inert_and_short(tmp_path):
+def test_feedback_on_hostile_answers_is_inert_and_short(tmp_path):
     run = write_run(tmp_path / 'run', generations=2)
     run.append('feedback', [dict(generation=1, organelle='o1', prompt='p', answer='a' * 900_000, up=True, reward=1.,
                                  energy=1.)])

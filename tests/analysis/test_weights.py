@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 # --- weights
 
 @pytest.mark.parametrize('targets, blocks', [(('o_proj',), None), (('q_proj', 'down_proj', 'up_proj'), 2)])
-def test_everything_is_what_dense_matrices_say(targets, blocks):
+def test_everything_equals_dense_matrices(targets, blocks):
     population = crowd(targets, blocks=blocks)
     weight = {n: population.host.model.get_submodule(n).weight.double() for n in population.shapes}
     for o in population:
@@ -83,7 +83,7 @@ def test_similarity_does_not_know_the_gauge_and_the_order_keeps_families_togethe
     with pytest.raises(KeyError, match="no organelle 'x'"): similarity(population, ['x'])
 
 
-def test_drift_is_the_distance_of_products_also_when_the_rank_changes():
+def test_movement_is_the_distance_of_products_also_when_the_rank_changes():
     population = crowd(ranks=(2, 4))
     births = {'o1': population.factors('o2'), 'o2': population.factors('o1')}       # ranks 4 -> 2 and 2 -> 4
     table = drift(population, births)
@@ -111,7 +111,7 @@ def test_a_no_op_is_no_warning_and_no_number(recwarn):
 
 
 @pytest.mark.parametrize('layers', [1, 20])
-def test_charts_say_what_they_show(layers):
+def test_charts_state_what_they_show(layers):
     population = Population(tiny_host(layers=layers), capacity=3)
     moved(population, population.birth(rank=2).id), moved(population, population.birth(rank=3).id)
     table = drift(population, {id: population.factors(id) for id in population.ids})
@@ -140,8 +140,8 @@ def test_log_probabilities_beside_each_other_are_those_of_the_answers():
             expected = logprobs.gather(-1, ids[-len(answer):, None])[:, 0].tolist()
             assert mine[to].tolist() == pytest.approx(expected, abs=1e-4)
             assert two.answers.loc[name, to] == pytest.approx(np.mean(expected), abs=1e-4)
-    said = two._repr_markdown_()
-    assert '<b>' not in said and 'lines \\| &lt;b&gt;' in said and 'another answer' in said
+    shown = two._repr_markdown_()
+    assert '<b>' not in shown and 'lines \\| &lt;b&gt;' in shown and 'another answer' in shown
     with pytest.raises(KeyError, match="no organelle 'o9'"): answers_beside(population, 'o9', 'a')
     for bad in ('', ' ', None, '\ud800'):
         with pytest.raises(ValueError, match='expected a prompt in Unicode text'): answers_beside(population, 'o1', bad)
@@ -157,9 +157,9 @@ def test_a_population_in_a_form_is_asked_in_it_as_a_command_asks():
     assert two.answers['text'].tolist() == made.texts and 'asked as a question of math:2' in two._repr_markdown_()
 
 
-# --- the books
+# --- what is recorded
 
-def test_an_ecology_and_its_folder_say_the_same_of_the_living(folder):
+def test_an_ecology_and_its_folder_agree_about_the_organelles_alive(folder):
     where, hosts = folder
     world = Ecology(next(iter(hosts.values())), CONFIG, seed=2)
     world.run(3, log=None)
@@ -180,8 +180,8 @@ def test_unknown_ids_are_named_with_the_known_in_one_line(folder):
 def test_hostile_text_is_shown_as_text():
     world = Ecology(tiny_host(), CONFIG)
     id = world.demography.found(0, rank=2, traits=Traits(niche='<img src=x>|`'), step=0.).id
-    said = inspect(world, id)._repr_markdown_()
-    assert '<img' not in said and '&lt;img src=x&gt;\\|\\`' in said
+    shown = inspect(world, id)._repr_markdown_()
+    assert '<img' not in shown and '&lt;img src=x&gt;\\|\\`' in shown
 
 
 def test_gates_that_were_edited_are_refused(folder, tmp_path):
@@ -206,7 +206,7 @@ def test_births_come_back_from_a_run_folder(folder):
 
 
 def rewritten(where, change):
-    "A checkpoint whose state was changed by somebody who knows how to sign"
+    "A checkpoint whose state was changed by an attacker that knows how to sign"
     latest = checkpoints(where)[-1]
     path = latest / 'state.json'
     tree = json.loads(path.read_text())
@@ -227,10 +227,10 @@ def unsaved(tree, latest):
 
 
 def test_births_that_do_not_fit_are_refused(folder, tmp_path):
-    def stranger(tree): tree['births']['o99'] = next(iter(tree['births'].values()))
+    def unknown(tree): tree['births']['o99'] = next(iter(tree['births'].values()))
     def short(tree): next(iter(tree['births'].values())).popitem()
     def torn(tree): tree['births'] = [1]
-    for i, change in enumerate((stranger, short, torn)):
+    for i, change in enumerate((unknown, short, torn)):
         where = shutil.copytree(folder[0], tmp_path / str(i))
         latest = rewritten(where, change)
         with pytest.raises(ValueError, match='as births, got others'): colony_births(where, folder[1])

@@ -1,4 +1,4 @@
-"""Exams ask gate questions only, leave no trace in a population, and every token has a row."""
+"""An examiner asks gate questions only, leaves no trace in a population, and every token has a row."""
 import random
 from collections import Counter
 
@@ -57,7 +57,7 @@ def test_a_prefix_is_a_fair_sample():
     assert set(first) == {c.family for c in CELLS} and max(first.values()) < 40
 
 
-def test_nobody_is_asked_twice_until_there_is_nothing_left():
+def test_no_question_is_asked_twice_until_there_is_nothing_left():
     seen, asked = set(), []
     for look in range(60):
         tasks = fresh([Cell('math', 1)], 24, rng(look), seen=seen, difficulty=0.)
@@ -76,7 +76,7 @@ def test_two_cells_that_share_a_question_give_it_once(monkeypatch):
 
 
 @pytest.mark.parametrize('cells, n', [([], 4), (CELLS, 0)])
-def test_an_exam_has_questions(cells, n):
+def test_an_evaluation_has_questions(cells, n):
     with pytest.raises(ValueError, match='expected at least one cell and one task') as e:
         fresh(cells, n, rng(), seen=set())
     assert '\n' not in str(e.value)
@@ -84,14 +84,14 @@ def test_an_exam_has_questions(cells, n):
 
 # --- answers
 
-def heard(monkeypatch):
+def graded(monkeypatch):
     texts = []
     monkeypatch.setattr(Form, 'grade', lambda _, t, text: texts.append(text) or Grade(True, 1., len(text) % 2 == 0))
     return texts
 
 
-def test_everybody_has_the_same_luck_and_says_at_the_desk_what_it_says_at_home(population, monkeypatch):
-    texts, tasks = heard(monkeypatch), fresh(CELLS, 6, rng(), seen=set())
+def test_all_have_the_same_seeds_and_answer_in_the_scratch_population_as_at_home(population, monkeypatch):
+    texts, tasks = graded(monkeypatch), fresh(CELLS, 6, rng(), seen=set())
     examiner = Examiner(population, max_new_tokens=4)
     who = {'one': population.factors('o1'), 'twin': population.factors('o1'), 'host': None}
     right = examiner.ask(who, tasks, seed_for)
@@ -101,7 +101,7 @@ def test_everybody_has_the_same_luck_and_says_at_the_desk_what_it_says_at_home(p
     assert texts[:6] == list(home('o1')) and texts[12:] == list(home(None))
 
 
-def test_an_exam_leaves_no_trace(host, population):
+def test_an_evaluation_leaves_no_trace(host, population):
     tasks, frozen = fresh(CELLS, 8, rng(), seen=set()), host.weights_hash()
     before = {id: population.factors(id) for id in population.ids}
     random.seed(1), np.random.seed(1), torch.manual_seed(1)
@@ -123,7 +123,7 @@ def test_the_bill_is_what_was_asked_since_the_last_one(population):
     assert examiner.settle() == dict(answers=0, right=0, tokens=0, gflops=0.)
 
 
-def test_the_desk_is_empty_after_an_error(population):
+def test_the_scratch_population_is_empty_after_an_error(population):
     examiner, tasks = Examiner(population, max_new_tokens=3), fresh(CELLS, 2, rng(), seen=set())
     crowd = {f'c{i}': population.factors('o1') for i in range(9)}
     with pytest.raises(ValueError, match='full at capacity 8'): examiner.ask(crowd, tasks, seed_for)
@@ -135,8 +135,8 @@ def test_the_desk_is_empty_after_an_error(population):
 
 
 @pytest.mark.parametrize('who, n', [({}, 2), ({'host': None}, 0)])
-def test_an_exam_has_candidates_and_questions(population, who, n):
-    with pytest.raises(ValueError, match='expected somebody and something to ask') as e:
+def test_an_evaluation_has_candidates_and_questions(population, who, n):
+    with pytest.raises(ValueError, match='expected candidates and questions') as e:
         Examiner(population).ask(who, sample_tasks(CELLS[0], n=n, rng=rng()), seed_for)
     assert '\n' not in str(e.value)
 
@@ -145,7 +145,7 @@ def test_an_exam_has_candidates_and_questions(population, who, n):
 
 @pytest.mark.parametrize('seed', range(8))
 def test_every_token_has_a_row(seed):
-    "Whatever happens: rows add up to balances, nobody owes, no hand holds more than the cap, a price is a price"
+    "Whatever happens: rows add up to balances, none is in debt, none is above the cap, a price is a price"
     draw, tokens, rows, ids = rng(seed), Tokens(50), [], [f'o{i}' for i in range(6)]
     for generation in range(300):
         who = [str(x) for x in draw.choice(ids, size=draw.integers(1, 4), replace=False)]
@@ -170,15 +170,15 @@ def test_every_token_has_a_row(seed):
         assert all(0 <= n <= tokens.cap for n in tokens.balances.values())
 
 
-def test_everybody_pays_alike_and_the_commons_pays_the_rest():
+def test_all_pay_alike_and_the_commons_pays_the_rest():
     tokens = Tokens(100)
     for id, n in (('o1', 10), ('o2', 90), ('o3', 90), (COMMONS, 50)): tokens.earn(id, n, 0)
     tokens.spend(['o3', 'o2'], 31, 1)
     assert tokens.balances == {'o1': 10, 'o2': 74, 'o3': 75, COMMONS: 50}
     tokens.spend(['o2', 'o1'], 60, 1)
-    assert tokens.balances == {'o1': 0, 'o2': 24, 'o3': 75, COMMONS: 50}, 'who has less gives all it has'
+    assert tokens.balances == {'o1': 0, 'o2': 24, 'o3': 75, COMMONS: 50}, 'the poorer one gives all it has'
     tokens.spend(['o1', 'o2'], 70, 1)
-    assert tokens.balances == {'o1': 0, 'o2': 0, 'o3': 75, COMMONS: 4}, 'nobody else is asked'
+    assert tokens.balances == {'o1': 0, 'o2': 0, 'o3': 75, COMMONS: 4}, 'no other organelle pays'
 
 
 @pytest.mark.parametrize('commons, able', [(0, ['o1']), (7, ['o1']), (8, ['o1', 'o2']), (9, ['o1', 'o2']),
@@ -195,7 +195,7 @@ def test_estates_go_to_the_commons_as_far_as_it_has_room():
     tokens = Tokens(100)
     tokens.earn('o1', 80, 0), tokens.earn('o2', 30, 0), tokens.close('o1', 5), tokens.close('o2', 6)
     assert tokens.balances == {COMMONS: 100}
-    tokens.close('o1', 7), tokens.close('nobody', 7)
+    tokens.close('o1', 7), tokens.close('unknown', 7)
     estate = [(r['generation'], r['organelle'], r['tokens']) for r in tokens.drain() if r['reason'] == 'estate']
     assert estate == [(5, 'o1', -80), (5, COMMONS, 80), (6, 'o2', -30), (6, COMMONS, 20)]
 

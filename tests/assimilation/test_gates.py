@@ -1,4 +1,4 @@
-"""Every gate stops somebody and lets somebody through, in its own sentence, and is counted exactly once."""
+"""Every gate stops an organelle and lets one pass, in its own sentence, and is counted exactly once."""
 import json
 from string import Formatter
 
@@ -23,9 +23,9 @@ def rows(decisions): return [json.loads(json.dumps(vars(d))) for d in decisions]
 TEXTS = {'best', 'topup', 'child'}      # what a sentence names, all the rest are numbers
 
 
-def numbers(says, **known):
-    holes = {name for _, name, _, _ in Formatter().parse(says) if name and name != 'partners'}
-    return {name: 'somebody' if name in TEXTS else 1 for name in sorted(holes)} | known
+def numbers(sentence, **known):
+    holes = {name for _, name, _, _ in Formatter().parse(sentence) if name and name != 'partners'}
+    return {name: 'o1' if name in TEXTS else 1 for name in sorted(holes)} | known
 
 
 def at(gate, difference):
@@ -43,28 +43,28 @@ def test_a_gate_opens_on_one_side_only(gate):
 
 
 @pytest.mark.parametrize('gate', GATES)
-def test_a_gate_says_what_it_compared_in_one_line(gate):
+def test_a_gate_reports_what_it_compared_in_one_line(gate):
     g = GATES[gate]
     assert g.name == gate and g.asks.endswith('?')
     for difference in (-.5, .5):
         decision = judge(gate, 'o7', 3, partners=['o8'], **at(gate, difference))
-        said = str(decision)
-        assert said.startswith(f"{gate} {'passed' if decision.passed else 'STOPPED'}: o7 ") and '\n' not in said
+        line = str(decision)
+        assert line.startswith(f"{gate} {'passed' if decision.passed else 'STOPPED'}: o7 ") and '\n' not in line
     a, b = (str(judge(gate, 'o7', 3, **at(gate, d))).split(':', 1)[1] for d in (-.5, .5))
     assert a != b, 'the sentence shows the number that is judged'
 
 
 @pytest.mark.parametrize('name', EVENTS)
-def test_an_event_says_what_happened_in_one_line(name):
-    said = str(event(name, 'o7', 3, partners=['o8', 'o9'], **numbers(EVENTS[name], uplift=.25)))
-    assert said.startswith(f'{name}: o7 ') and '+0.25' in said and '\n' not in said
+def test_an_event_reports_what_happened_in_one_line(name):
+    line = str(event(name, 'o7', 3, partners=['o8', 'o9'], **numbers(EVENTS[name], uplift=.25)))
+    assert line.startswith(f'{name}: o7 ') and '+0.25' in line and '\n' not in line
     assert event(name, 'o7', 3).passed == (name != 'trial_expired')
 
 
 def test_names_are_known_and_no_event_is_called_as_a_gate():
     assert not GATES.keys() & EVENTS.keys()
     for made, known in ((judge, GATES), (event, EVENTS)):
-        with pytest.raises(ValueError, match="got 'luck'; add it to") as e: made('luck', 'o1', 0)
+        with pytest.raises(ValueError, match="got 'rain'; add it to") as e: made('rain', 'o1', 0)
         assert '\n' not in str(e.value) and all(name in str(e.value) for name in known)
 
 
@@ -107,9 +107,9 @@ def test_no_verdict_can_be_turned_around(i):
 
 @pytest.mark.parametrize('record, line', [
     (forged(2, numbers=rows(HONEST)[2]['numbers'] | {'e': 100.}),
-     'row 2: gate_check_failed of o1 was noted as passed=True, its numbers say False'),
+     'row 2: gate_check_failed of o1 was noted as passed=True, its numbers give False'),
     (forged(5, gate='trial_promoted', passed=True),
-     'row 5: trial_promoted of o9 was noted as passed=True, its numbers say False'),
+     'row 5: trial_promoted of o9 was noted as passed=True, its numbers give False'),
     (forged(5, gate='trial_promoted', passed=False),
      'row 5: trial_promoted of o9 came after low_power_dr had stopped it'),
     (rows(HONEST)[:2] + rows(HONEST)[3:], 'row 2: merged of o1 did not come after gate_check_failed'),
@@ -123,11 +123,11 @@ def test_a_forged_record_is_found(record, line): assert line in replay(record)
 
 
 def test_a_record_of_another_version_is_an_error():
-    with pytest.raises(ValueError, match="row 1 expected a known gate, got 'bad_luck'"):
-        replay(forged(1, gate='bad_luck'))
+    with pytest.raises(ValueError, match="row 1 expected a known gate, got 'bad_day'"):
+        replay(forged(1, gate='bad_day'))
 
 
-# --- each gate in the pipeline: what has to be so that it stops somebody, in a world where all others open
+# --- each gate in the pipeline: what makes it stop an organelle, in a world where all others open
 
 LOSER = {'o3': 0., 'o1': 1., 'o2': 1.}      # o3 is the child
 STOPS = {
@@ -152,7 +152,7 @@ def looked(host, recent, *, says=better, generation=11, **changes):
 
 
 @pytest.mark.parametrize('gate', GATES)
-def test_every_gate_stops_somebody_and_is_counted_once(host, gate):
+def test_every_gate_stops_an_organelle_and_is_counted_once(host, gate):
     if gate in ON_PROBATION:
         m, _, decisions, outcome = looked(host, STOPS[gate]['log'])
         decisions = turn(decisions)
@@ -162,7 +162,7 @@ def test_every_gate_stops_somebody_and_is_counted_once(host, gate):
         decisions, _ = decided(m)
     stops = [d for d in decisions if d.gate == gate and not d.passed]
     assert stops and all(d.final for d in stops) and tally(decisions)[gate] == len(stops)
-    assert {d.gate for d in decisions if not d.passed} == {gate}, 'nothing else stopped anybody'
+    assert {d.gate for d in decisions if not d.passed} == {gate}, 'no other gate stopped any'
     turns = {d.organelle for d in decisions}
     assert sum(tally(decisions).values()) == len(turns) == sum(d.final for d in decisions)
     assert replay(rows(decisions)) == []
@@ -179,15 +179,15 @@ def test_every_gate_opens(host):
     assert {d.gate for d in decisions + later if d.passed} >= GATES.keys()
 
 
-def test_a_couple_meets_the_gates_in_the_order_of_their_price(host):
+def test_a_pair_meets_the_gates_in_the_order_of_their_price(host):
     decisions, _ = decided(meeting(host))
     order = [list(GATES).index(d.gate) for d in decisions if d.organelle == 'o1']
     assert order == sorted(order) and len(set(order)) == len(order)
     partner = [d for d in decisions if d.organelle == 'o2']
     assert partner[-1].final and partner[-1].passed, 'a partner has its own turn, which nothing stopped'
-    told = explain(decisions, 'o2').split('\n')
-    assert [line.split(' ')[0] for line in told] == [d.gate for d in decisions
-                                                     if d.organelle == 'o2' or 'o2' in d.partners]
+    lines = explain(decisions, 'o2').split('\n')
+    assert [line.split(' ')[0] for line in lines] == [d.gate for d in decisions
+                                                      if d.organelle == 'o2' or 'o2' in d.partners]
 
 
 # --- each event

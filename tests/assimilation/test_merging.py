@@ -37,7 +37,7 @@ def apart(one, two): return max(float((one[n] - two[n]).norm() / max(two[n].norm
 
 
 def by_loops(cores, weights, rule, F, density):
-    "The rules as their papers have them, one number at a time; precisions have a floor"
+    "The rules as published, one number at a time; precisions have a floor"
     n, k, l = cores.shape
     kept, out = cores.copy(), np.zeros((k, l))
     if rule == 'ties':
@@ -131,7 +131,7 @@ def test_a_merge_does_not_see_factors_order_or_padding():
 
 
 @pytest.mark.parametrize('rule', RULES)
-def test_who_is_alone_stays_as_it_is(rule):
+def test_a_single_parent_stays_as_it_is(rule):
     parent = draw(SHAPES, 3)
     fisher = [draw_fisher(0)] if rule == 'fisher' else None
     for parents, weights in (([parent], [1.]), ([parent, parent], [.5, .5])):
@@ -153,10 +153,10 @@ def test_ties_by_hand():
     assert ties_mean(cores, [1., 1., 1.], density=.25).tolist() == [[-6., 0., 4., 0.]]
     assert ties_mean(cores, [2., 0., 1.], density=.25).tolist() == [[5., 0., 0., 0.]]       # who weighs nothing is mute
     assert torch.equal(ties_mean(cores, [2., 2., 2.]), ties_mean(cores, [1., 1., 1.]))
-    assert ties_mean(cores.new_tensor([[[1.]], [[-1.]]]), [.5, .5]).item() == 0             # nobody is elected
+    assert ties_mean(cores.new_tensor([[[1.]], [[-1.]]]), [.5, .5]).item() == 0             # no sign is elected
 
 
-def test_fisher_follows_who_is_sure():
+def test_fisher_follows_the_surer_parent():
     cores = torch.from_numpy(stream(0).standard_normal((2, 3, 4)))
     sure = torch.ones(2, 3, 4, dtype=torch.float64)
     sure[0, 0], sure[1, 0] = 1e9, 0
@@ -202,7 +202,7 @@ def test_the_error_that_is_reported(rule):
     assert merge_error(stream(0), rule=rule) == merge_error(stream(0), rule=rule) != merge_error(stream(1), rule=rule)
 
 
-@pytest.mark.parametrize('keywords, said', [
+@pytest.mark.parametrize('keywords, message', [
     (dict(parents=[], weights=[]), 'got 0 parents'), (dict(weights=[1.]), 'equally many'),
     (dict(scales=[1.]), 'equally many'), (dict(weights=[1.], rule='ties'), 'equally many'),
     (dict(weights=[math.nan, 1.]), 'finite weights'), (dict(weights=[math.nan, 1.], rule='ties'), 'finite weights'),
@@ -217,9 +217,9 @@ def test_the_error_that_is_reported(rule):
     (dict(parents=[draw(SHAPES, 2), draw({'wide': (12, 40)}, 2)]), 'same modules'),
     (dict(parents=[draw(SHAPES, 2), draw(SHAPES | {'thin': (10, 9)}, 2)], rule='ties'), 'same modules'),
 ])
-def test_errors_are_one_line(keywords, said):
+def test_errors_are_one_line(keywords, message):
     given = dict(parents=[draw(SHAPES, 2), draw(SHAPES, 3)], weights=[.5, .5], rank=2) | keywords
-    with pytest.raises(ValueError, match=said) as error: merge(given.pop('parents'), given.pop('weights'), **given)
+    with pytest.raises(ValueError, match=message) as error: merge(given.pop('parents'), given.pop('weights'), **given)
     assert '\n' not in str(error.value)
 
 
@@ -252,9 +252,9 @@ def test_the_linear_merge_of_peft_has_cross_terms(pop, tmp_path):
     theirs = {n: model.base_model.model.get_submodule(n).get_delta_weight('child').detach() for n in pop.shapes}
     one, two, s = pop.factors('o1'), pop.factors('o4'), pop.scale('o1')
     a, b = (.3 * s)**.5, (.7 * s)**.5
-    said = {n: (a * one[n][1] + b * two[n][1]) @ (a * one[n][0] + b * two[n][0]) for n in one}
+    formula = {n: (a * one[n][1] + b * two[n][1]) @ (a * one[n][0] + b * two[n][0]) for n in one}
     mean = {n: .3 * pop.delta('o1')[n] + .7 * pop.delta('o4')[n] for n in one}
-    assert apart(theirs, said) < 1e-5 and apart(theirs, mean) > .3
+    assert apart(theirs, formula) < 1e-5 and apart(theirs, mean) > .3
     assert apart(dense(merge([one, two], [.3, .7], rank=6).factors), {n: M.double() for n, M in mean.items()}) < 1e-5
 
 
@@ -292,7 +292,7 @@ def test_a_view_answers_as_host_own_and_consensus(architecture):
     assert (host.weights_hash(), one.weights_hash()) == hashes
 
 
-def test_a_view_keeps_who_everybody_is(pop):
+def test_a_view_keeps_ids_traits_and_lineage(pop):
     view = under(pop, draw(pop.shapes, 2))
     assert [(o.id, o.traits, o.parents, o.born, o.operator) for o in view] == \
            [(o.id, o.traits, o.parents, o.born, o.operator) for o in pop]
@@ -329,6 +329,6 @@ def test_views_and_consensus_travel(pop, tmp_path):
 
 def test_a_view_of_nothing_or_too_much(pop):
     assert len(under(Population(pop.host, capacity=2), draw(pop.shapes, 2))) == 0
-    for bad, said in (({}, 'cover all'), (draw({**pop.shapes, 'other': (4, 4)}, 2), 'other'),
-                      (draw(pop.shapes, 60), 'max_rank')):
-        with pytest.raises(ValueError, match=said): under(pop, bad)
+    for bad, message in (({}, 'cover all'), (draw({**pop.shapes, 'other': (4, 4)}, 2), 'other'),
+                         (draw(pop.shapes, 60), 'max_rank')):
+        with pytest.raises(ValueError, match=message): under(pop, bad)

@@ -19,7 +19,7 @@ def log_of(rows=480, seed=0, **knobs): return simulate_log(rows, rng=rng(seed), 
 # --- the estimate, by hand
 
 def by_hand(log, m, level=1.959963984540054):
-    "The definition, row by row, with one prediction for everybody"
+    "The definition, row by row, with one prediction for all"
     total, variance, n = 0., 0., len(log)
     for _, own in log.groupby(['family', 'depth']):
         gaps = []
@@ -122,7 +122,7 @@ def test_no_row_has_a_part_in_its_own_prediction(folds):
         assert sorted(np.concatenate([new for _, new in seen[arm::2]])) == pytest.approx(sorted(who))
 
 
-def test_a_model_never_learns_from_nobody():
+def test_a_model_is_never_fitted_to_no_rows():
     "With two answers of each, a fold may hold both; then the prediction is left out, not made up"
     log = pd.DataFrame({'organelle': ['a', 'a', 'b', 'b'], 'success': [1, 0, 1, 0], 'p:a': .5, 'p:b': .5})
     learnt = []
@@ -248,7 +248,7 @@ def test_propensities_are_shares_of_the_answers():
     assert np.allclose(expected, counts.div(counts.sum(axis=1), axis=0), atol=.01)
 
 
-def test_a_cell_that_nobody_chooses_has_no_propensities():
+def test_a_cell_that_no_organelle_chooses_has_no_propensities():
     choice = pd.DataFrame([[1., 0, 0], [.5, .5, 0]], ['a', 'b'], ['x', 'y', 'z'])
     found = propensities({'a': 1, 'b': 2}, choice)
     assert found.to_dict('index') == {'x': {'p:a': .5, 'p:b': .5}, 'y': {'p:a': 0., 'p:b': 1.}}

@@ -1,4 +1,4 @@
-"""Nomination: who may merge with whom, what is known of everybody, and what knowing costs."""
+"""Nomination: which organelles may merge, what is known of each, and what knowing costs."""
 import pytest
 from pydantic import ValidationError
 
@@ -41,7 +41,7 @@ def test_the_best_family_is_the_one_in_which_it_stands_out(host):
     assert facts.best['o2'] in ('math', 'logic.bool'), 'what it does away from home is not what it stands for'
 
 
-def test_nobody_answered_and_nobody_lives(host):
+def test_no_answers_and_no_living_organelle(host):
     m = meeting(host, answers=0)
     for recent in (m.recent, log({'o9': 1.}, generation=9)):
         facts = m.a.facts(recent)
@@ -54,16 +54,16 @@ def test_nobody_answered_and_nobody_lives(host):
     assert list(m.a.pair({}, facts, 10, energy={}, price=5., rng=rng, seed_for=seed_for)) == []
 
 
-def test_one_alone_finds_nobody(host):
+def test_a_single_organelle_finds_no_partner(host):
     decisions, attempts = decided(meeting(host, niches=['math']))
-    assert not attempts and tally(decisions) == {'no_partner': 1} and decisions[-1].numbers['best'] == 'nobody'
+    assert not attempts and tally(decisions) == {'no_partner': 1} and decisions[-1].numbers['best'] == 'no organelle'
 
 
 def test_what_was_verified_is_kept_and_how_it_began(host):
     m = meeting(host, pool=5)
     m.a.beginning.clear()
-    told = dict(family=['math'] * 100, depth=[1] * 100, success=[i % 2 == 0 for i in range(100)])
-    m.a.remember(told, [f'p{i}' for i in range(100)], [[i] for i in range(100)])
+    episodes = dict(family=['math'] * 100, depth=[1] * 100, success=[i % 2 == 0 for i in range(100)])
+    m.a.remember(episodes, [f'p{i}' for i in range(100)], [[i] for i in range(100)])
     m.a.remember({'family': ['math'], 'depth': [2], 'success': [False]}, ['x'], [[1]])
     assert list(m.a.pool['math:1']) == [(f'p{i}', [i]) for i in (90, 92, 94, 96, 98)] and not m.a.pool['math:2']
     assert m.a.beginning == {'math': [64, 32]}, 'the first 64, whatever comes later'
@@ -74,7 +74,7 @@ def test_the_dead_are_forgotten(host):
     trial = on_probation(m)
     held = dict(m.a.tokens.balances)
     m.a.skill['o1'] = {'string.sort': (0., 9)}
-    for id in ('o1', trial.id, 'nobody'): m.a.forget(id, 11)
+    for id in ('o1', trial.id, 'unknown'): m.a.forget(id, 11)
     assert 'o1' not in m.a.tried and 'o1' not in m.a.skill and not m.a.trials
     assert m.a.levels.found == [False] and m.a.tokens.balances[COMMONS] == held['o1']
     m.a.forget(trial.id, 12)        # a gate is closed once
@@ -83,7 +83,7 @@ def test_the_dead_are_forgotten(host):
 
 # --- nomination
 
-def test_who_is_on_probation_is_no_nominee(host):
+def test_a_child_on_probation_is_no_nominee(host):
     m = meeting(host, says=rarely_better, **SHORT)
     trial = on_probation(m)
     facts = m.a.facts(log({id: 1. for id in m.population.ids}, generation=11))
@@ -103,7 +103,7 @@ def test_a_test_is_followed_by_a_pause(host, wait):
 
 @pytest.mark.parametrize('gate, knobs', [('low_tokens', dict(tokens=20)),
                                          ('low_power', dict(uplift=.05, least_power=.9))])
-def test_who_is_turned_away_before_the_test_need_not_wait(host, gate, knobs):
+def test_a_pair_stopped_before_the_test_need_not_wait(host, gate, knobs):
     m = meeting(host, wait=5, **knobs)
     assert tried(m).outcome == gate and not m.a.tried and not m.a.examiner.exams
     turns = m.a.nominate(m.facts, 11, energy=m.energy, solvent=0.)
@@ -132,44 +132,44 @@ def test_a_survey_asks_each_at_the_home_of_the_other_and_each_pays(host):
     assert m.a.skill == {'o1': {'string.sort': (0., 10)}, 'o2': {'math': (0., 10)}}
 
 
-def test_strangers_to_a_family_sit_one_exam_together(host):
+def test_strangers_to_a_family_are_surveyed_together(host):
     m = meeting(host, niches=['math', 'string.sort', 'math+logic.bool'])
     surveyed(m)
     asked = {tasks[0].family: who for who, tasks, _ in m.a.examiner.exams}
-    assert asked == {'math': ['o2'], 'string.sort': ['o1', 'o3'], 'logic.bool': ['o1', 'o2']}, 'nobody sits it at home'
+    assert asked == {'math': ['o2'], 'string.sort': ['o1', 'o3'], 'logic.bool': ['o1', 'o2']}, 'none at home'
     assert all(len({t.family for t in tasks}) == 1 for _, tasks, _ in m.a.examiner.exams)
 
 
 def test_what_is_known_is_not_asked_again_until_it_is_old(host):
     m = meeting(host)
-    for generation, exams in ((10, 2), (11, 2), (19, 2), (20, 4)):
+    for generation, calls in ((10, 2), (11, 2), (19, 2), (20, 4)):
         m.generation = generation
         surveyed(m)
-        assert len(m.a.examiner.exams) == exams
+        assert len(m.a.examiner.exams) == calls
 
 
-@pytest.mark.parametrize('tokens, exams, promise', [((7, 7), 0, -1.), ((8, 7), 1, -1.), ((7, 8), 1, -1.),
+@pytest.mark.parametrize('tokens, calls, promise', [((7, 7), 0, -1.), ((8, 7), 1, -1.), ((7, 8), 1, -1.),
                                                     ((8, 8), 2, .5)])
-def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, exams, promise):
+def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, calls, promise):
     m = meeting(host, tokens=0, worth=0.)
     for id, n in zip(m.population.ids, tokens): m.a.tokens.earn(id, n, 0)
     surveyed(m)
-    assert len(m.a.examiner.exams) == exams and m.a.promise('o1', 'o2', m.facts) == promise
+    assert len(m.a.examiner.exams) == calls and m.a.promise('o1', 'o2', m.facts) == promise
     assert [m.a.tokens.balances[id] for id in m.population.ids] == [n % 8 for n in tokens], 'no debts for others'
     turns, found = candidate_pairs(m)
-    assert bool(found) == (exams == 2), 'what nobody knows is no couple, even where any promise is enough'
+    assert bool(found) == (calls == 2), 'an unknown promise makes no pair, even where any promise is enough'
     stops = {(d.gate, d.numbers['promise']) for steps in turns.values() for d in steps if not d.passed}
     assert stops == (set() if found else {('no_partner', -1.)})
 
 
-def test_two_who_both_need_the_commons_do_not_spend_it_twice(host):
+def test_two_organelles_that_need_the_commons_do_not_spend_it_twice(host):
     m = meeting(host, tokens=0)
     m.a.tokens.earn(COMMONS, 15, 0)
     surveyed(m)
     assert len(m.a.examiner.exams) == 1 and m.a.tokens.balances[COMMONS] == 7
 
 
-def test_the_commons_pay_for_who_has_nothing(host):
+def test_the_commons_pay_for_organelles_without_tokens(host):
     m = meeting(host, tokens=0)
     m.a.tokens.earn(COMMONS, 100, 0)
     surveyed(m)
@@ -183,21 +183,21 @@ def test_a_promise_is_the_best_of_both_in_each_family(host):
     assert m.a.promise('o1', 'o2', m.facts) == pytest.approx((.75 + .5) / 2 - (.75 + .1) / 2)
     assert m.a.promise('o2', 'o1', m.facts) == m.a.promise('o1', 'o2', m.facts)
     m.a.skill['o2'] = {'math': (1., 9)}
-    assert m.a.promise('o1', 'o2', m.facts) == 0., 'who is better in both needs nobody'
+    assert m.a.promise('o1', 'o2', m.facts) == 0., 'an organelle that is better in both gains nothing'
     del m.a.skill['o1']
     assert m.a.promise('o1', 'o2', m.facts) == -1., 'what is not known is no promise'
 
 
-# --- couples
+# --- pairs
 
 @pytest.mark.parametrize('niches', [['', ''], ['', '', 'math'], ['math', 'math'], FAMILIES[:1] + ['']])
-def test_a_couple_has_two_niches_of_which_neither_holds_the_other(host, niches):
+def test_a_pair_has_two_niches_of_which_neither_holds_the_other(host, niches):
     turns, found = candidate_pairs(meeting(host, niches=niches, worth=0., scores=1))
     assert found == [] and {steps[-1].numbers['fits'] for steps in turns.values()
                             if steps[-1].gate == 'no_partner'} <= {0}
 
 
-def test_a_world_of_one_family_has_no_couples(host):
+def test_a_world_of_one_family_has_no_pairs(host):
     "There a niche with the name of the family is the same as none"
     m = meeting(host, niches=['math', 'math', ''], cells=[Cell('math', 1), Cell('math', 2)], worth=0.)
     assert m.a.home('o1') == m.a.home('o3') == ['math']
@@ -223,14 +223,14 @@ def test_tests_of_a_generation_are_limited(host, merges, found):
     assert len(attempts) == len(pairs) == found and len({id for pair in pairs for id in pair}) == 2 * found
     assert tally(decisions)['merge_limit'] == max(4 - 2 * found, 0) and m.a.levels.found == [True] * found
     limits = [d.numbers for d in decisions if d.gate == 'merge_limit']
-    assert all(n['taken'] < found or n['taken'] == merges for n in limits), 'it says how many tests were taken'
+    assert all(n['taken'] < found or n['taken'] == merges for n in limits), 'it reports how many tests were taken'
 
 
 UNEVEN = {'o1': {'math': .5}, 'o2': {'string.sort': .75}, 'o3': {'logic.bool': 1.}, 'o4': {'word.count': .6}}
 
 
 def known(m, **others):
-    "Nobody can do anything away from home but these: o1_math=.5"
+    "Away from home all shares are 0 but these: o1_math=.5"
     away = {id: dict.fromkeys(FAMILIES, (0., m.generation)) for id in m.population.ids}
     for name, share in others.items():
         id, family = name.split('_')
@@ -238,11 +238,11 @@ def known(m, **others):
     m.a.skill = away
 
 
-def test_who_promises_most_comes_first(host):
+def test_the_most_promising_pair_comes_first(host):
     m = meeting(host, niches=FAMILIES)
     m.facts = m.a.facts(log(UNEVEN, generation=9))
     turns, (parents,) = candidate_pairs(m)
-    assert parents == ('o3', 'o2'), 'of a couple the one that stands out more has the turn'
+    assert parents == ('o3', 'o2'), 'of a pair the one that stands out more has the turn'
     assert [len(turns[id]) for id in m.population.ids] == [8, 6, 9, 8]
     assert {turns[id][-1].gate for id in ('o1', 'o4')} == {'merge_limit'}
     m = meeting(host, niches=FAMILIES)
@@ -252,17 +252,17 @@ def test_who_promises_most_comes_first(host):
     assert candidate_pairs(m)[1] == [('o3', 'o4')]
 
 
-def test_whose_best_partner_is_taken_takes_the_next(host):
+def test_an_organelle_whose_best_partner_is_taken_takes_the_next(host):
     m = meeting(host, niches=FAMILIES, merges=2)
     m.facts = m.a.facts(log(UNEVEN, generation=9))
     assert candidate_pairs(m)[1] == [('o3', 'o2'), ('o4', 'o1')]
     m = meeting(host, niches=FAMILIES[:3], merges=2)
     turns, found = candidate_pairs(m)
     assert found == [('o1', 'o2')] and turns['o3'][-1].gate == 'no_partner'
-    assert turns['o3'][-1].numbers == dict(promise=-1., worth=.1, best='nobody', fits=0), 'nobody is left for it'
+    assert turns['o3'][-1].numbers == dict(promise=-1., worth=.1, best='no organelle', fits=0), 'none is left'
 
 
-def test_who_is_turned_away_leaves_its_place_to_the_next(host):
+def test_a_pair_that_is_stopped_leaves_its_place_to_the_next(host):
     m = meeting(host, niches=FAMILIES, tokens=0)
     m.facts = m.a.facts(log(UNEVEN, generation=9))
     known(m)
@@ -281,7 +281,7 @@ def test_only_the_first_of_a_niche_is_considered(host, weaker, second):
     stop = turns[second][-1]
     found = stop.numbers
     assert stop.gate == 'second_in_niche' and found['best'] in parents and found['low'] < found['first']
-    assert not any(second in who for who, _, _ in m.a.examiner.exams), 'and nobody else is asked'
+    assert not any(second in who for who, _, _ in m.a.examiner.exams), 'and no other is asked'
 
 
 def test_equals_of_a_niche_are_both_the_first(host):
@@ -289,7 +289,7 @@ def test_equals_of_a_niche_are_both_the_first(host):
     assert found == [('o1', 'o2')] and all(steps[5].passed for steps in turns.values())
 
 
-def test_suitors_are_few(host):
+def test_candidate_partners_are_few(host):
     m = meeting(host, niches=FAMILIES, suitors=1)
     turns, _ = candidate_pairs(m)
     assert {len(who) for who, _, _ in m.a.examiner.exams} == {1} and len(m.a.examiner.exams) == 2
@@ -297,7 +297,7 @@ def test_suitors_are_few(host):
     with pytest.raises(ValidationError, match='suitors'): AssimilationConfig(suitors=8)
 
 
-def test_all_suitors_find_a_seat(host):
+def test_all_candidate_partners_find_a_slot(host):
     population = Population(host, capacity=8, max_rank=4, blocks=1)
     for i in range(8): population.birth(rank=2, traits=Traits(niche='string.sort' if i else 'math'))
     a = Assimilation(AssimilationConfig(merges=1, suitors=7, survey=4), population, CELLS,

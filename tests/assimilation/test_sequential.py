@@ -216,7 +216,7 @@ def test_the_four_verdicts():
     assert test.verdict() == 'accept' and test.outlook == 1 and test.e < 1 and test.crossed < 10
 
 
-def test_it_is_accepted_as_often_as_the_walk_says():
+def test_it_is_accepted_as_often_as_the_walk_predicts():
     play = lambda seed: PairedTest(.05, most=200, futility=0).observe(*answers(200, 0, .4, seed)).verdict()
     kinds = [play(seed) for seed in range(1500)]
     assert set(kinds) == {'accept', 'exhausted'}

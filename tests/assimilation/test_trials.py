@@ -32,7 +32,7 @@ def look(m, trial, recent, generation=11, **how):
     return probation(m.a, trial, recent, generation, rng=rng, seed_for=seed_for, **how)
 
 
-# --- a child on paper
+# --- a child before its birth
 
 def test_a_merged_child_lies_between_its_parents(host):
     "Its ΔW is the weighted mean of theirs, where the rank can hold it"
@@ -46,7 +46,7 @@ def test_a_merged_child_lies_between_its_parents(host):
 
 
 @pytest.mark.parametrize('lows, weights', [([.8, .8], (.5, .5)), ([.4, .8], (1 / 3, 2 / 3)), ([0., 0.], (.5, .5))])
-def test_who_is_shown_to_do_more_counts_more(host, monkeypatch, lows, weights):
+def test_the_parent_that_is_shown_to_do_more_counts_more(host, monkeypatch, lows, weights):
     seen, real = [], module.merge
     monkeypatch.setattr(module, 'merge', lambda parents, w, **how: seen.append(w) or real(parents, w, **how))
     m = meeting(host)
@@ -63,20 +63,20 @@ def test_every_rule_makes_a_child_that_differs_from_both(host, rule):
     assert 0 < child.energy_kept <= 1 and len(m.a.examiner.scratch) == 0
 
 
-def taught_by(m):
+def fill_pool(m):
     ids = m.population.host.encode(['7', 'abc'])
     m.a.pool = {'math:1': [('What is 3 + 4?', ids[0])] * 3, 'string.sort:2': [('Sort: cab', ids[1])],
                 'logic.bool:1': [('secret', ids[0])]}
 
 
-def test_a_taught_child_begins_as_its_mother_and_learns_from_both_homes(host, monkeypatch):
+def test_a_trained_child_begins_as_its_first_parent_and_learns_from_both_homes(host, monkeypatch):
     lessons, real = [], Plasticity.learn
     def learn(self, lesson, **how):
         lessons.append(lesson)
         return real(self, lesson, **how)
     monkeypatch.setattr(Plasticity, 'learn', learn)
     m = meeting(host, expert=1., lessons=3)
-    taught_by(m)
+    fill_pool(m)
     before = {id: m.population.factors(id) for id in m.population.ids}
     child = conceive(m.a, ('o1', 'o2'), m.plasticity, [.8, .8], rng('child'))
     assert (child.operator, child.energy_kept) == ('expert', 1.) and child.gflops > 0 and len(m.a.examiner.scratch) == 0
@@ -84,13 +84,13 @@ def test_a_taught_child_begins_as_its_mother_and_learns_from_both_homes(host, mo
     assert len(lessons) == 3 and all((one.advantage == 1).all() for one in lessons)
     assert sorted(p for one in lessons for p in one.prompts) == ['Sort: cab'] + 3 * ['What is 3 + 4?']
     far = lambda id: sum((dense(child.factors)[n] - dense(before[id])[n]).norm() for n in child.factors)
-    assert far('o1') < far('o2'), 'it is its mother that it starts from'
+    assert far('o1') < far('o2'), 'it starts from its first parent'
 
 
 @pytest.mark.parametrize('pool, rule', [(False, 'local'), (True, 'none'), (True, 'es')])
 def test_without_a_lesson_or_a_rule_it_is_merged(host, pool, rule):
     m = meeting(host, expert=1.)
-    if pool: taught_by(m)
+    if pool: fill_pool(m)
     training = Plasticity(m.population, PlasticityConfig(rule=rule))
     assert conceive(m.a, ('o1', 'o2'), training, [.8, .8], rng('child')).operator == 'merge'
 
@@ -99,7 +99,7 @@ def test_the_same_seed_makes_the_same_child(host):
     children = []
     for seed in (1, 1, 2):
         m = meeting(host, expert=1.)
-        taught_by(m)
+        fill_pool(m)
         children.append(conceive(m.a, ('o1', 'o2'), m.plasticity, [.8, .8], stream(seed)).factors)
     assert same(children[0], children[1]) and not same(children[0], children[2])
 
@@ -124,12 +124,12 @@ def test_every_end_leaves_the_books_in_order(host, end):
     opened = made.trial is not None
     assert m.a.levels.found == ([{'merged': True, 'trial_created': None}.get(end, False)] if opened else [])
     assert opened == (end not in ('low_tokens', 'low_power', 'canary_failed', 'probe_failed'))
-    # what was asked is paid by the couple, alike
+    # what was asked is paid by both parents, alike
     asked = sum(len(who) * len(tasks) for who, tasks, _ in m.a.examiner.exams)
     assert held['o1'] + held['o2'] - sum(m.a.tokens.balances.values()) == asked == m.a.examiner.bill['answers']
     assert abs(m.a.tokens.balances['o1'] - m.a.tokens.balances['o2']) <= 4
     assert bool(asked) == (end not in ('low_tokens', 'low_power'))
-    # nobody was changed, nobody was born, only a merge is remembered as one
+    # no parent was changed, none was born, only a merge is remembered as one
     assert m.population.ids == ['o1', 'o2'] and all(same(m.population.factors(id), f) for id, f in before.items())
     assert (m.a.last_merge == 10) == (end == 'merged') and m.a.trials == {}
     # exactly the last decision is the stop
@@ -138,7 +138,7 @@ def test_every_end_leaves_the_books_in_order(host, end):
     assert all(d.organelle == 'o1' and d.partners == ('o2',) and d.gate in GATES for d in made.decisions)
 
 
-def test_each_exam_asks_where_it_should(host):
+def test_canary_probe_and_looks_ask_in_their_cells(host):
     m = meeting(host, says=rarely_better, pairs=64, least_power=0., futility=0.)
     tried(m)
     canary, probe, *looks = m.a.examiner.exams
@@ -147,7 +147,7 @@ def test_each_exam_asks_where_it_should(host):
     assert probe[0] == ['child', 'o1', 'o2'] and {t.family for t in probe[1]} <= set(FAMILIES[2:])
     assert len(looks) > 1 and {t.family for _, tasks, _ in looks for t in tasks} == set(FAMILIES[:2])
     ids = [t.id for _, tasks, _ in m.a.examiner.exams for t in tasks]
-    assert len(set(ids)) == len(ids), 'nobody is asked twice'
+    assert len(set(ids)) == len(ids), 'no question is asked twice'
     assert {stream_of(t) for _, tasks, _ in m.a.examiner.exams for t in tasks} == {'gate'}
 
 
@@ -212,7 +212,7 @@ def test_the_next_test_is_planned_with_what_this_one_met(host):
 
 
 def test_tokens_never_run_out_in_a_test(host):
-    "However many the couple holds: a test plans for as many pairs as it can pay"
+    "However many tokens the parents hold: a test plans for as many pairs as they can pay"
     for tokens in range(30, 130, 7):
         m = meeting(host, says=rarely_better, tokens=tokens, least_power=0., futility=0., trials=0)
         made = tried(m)
@@ -221,7 +221,7 @@ def test_tokens_never_run_out_in_a_test(host):
 
 
 @pytest.mark.parametrize('seat, outcome', [(True, 'trial_created'), (False, 'merged')])
-def test_a_sitting_ends_where_a_child_could_wait(host, seat, outcome):
+def test_a_first_test_ends_early_where_a_child_could_wait(host, seat, outcome):
     "An open test goes on in later generations, if its child can live that long; else now"
     m = meeting(host, says=rarely_better, least_power=0., futility=0., sitting=32, tokens=2000, uplift=.1)
     while not seat and len(m.population) < m.population.capacity - 1: m.population.birth(rank=2)
@@ -231,21 +231,21 @@ def test_a_sitting_ends_where_a_child_could_wait(host, seat, outcome):
     assert m.a.levels.found == [None if seat else True]
 
 
-@pytest.mark.parametrize('exams, outcome, pairs', [(1, 'gate_check_failed', 0), (2, 'gate_check_failed', 0),
+@pytest.mark.parametrize('calls, outcome, pairs', [(1, 'gate_check_failed', 0), (2, 'gate_check_failed', 0),
                                                    (3, 'trial_created', 16)])
-def test_cells_may_run_out_of_questions(host, monkeypatch, exams, outcome, pairs):
+def test_cells_may_run_out_of_questions(host, monkeypatch, calls, outcome, pairs):
     "After the canary, after the probe, after a look: what was seen until then decides"
-    left, real = [True] * exams, module.fresh
+    left, real = [True] * calls, module.fresh
     monkeypatch.setattr(module, 'fresh', lambda *args, **how: real(*args, **how) if left and left.pop() else [])
     m = meeting(host, says=rarely_better, least_power=0., futility=0.)
     made = tried(m)
-    assert made.outcome == outcome and len(m.a.examiner.exams) == exams
+    assert made.outcome == outcome and len(m.a.examiner.exams) == calls
     assert made.trial.numbers()['pairs'] == pairs and made.trial.numbers()['uplift'] == pairs / 16 / 8
     assert m.a.discordant == pytest.approx(.2 + .2 * (pairs / 16 / 8 - .2) * bool(pairs)), 'no pair, no news'
     assert all(np.isfinite(x) for d in made.decisions for x in d.numbers.values() if not isinstance(x, str))
 
 
-def test_a_couple_is_tested_by_the_real_examiner(host, monkeypatch):
+def test_a_pair_is_tested_by_the_real_examiner(host, monkeypatch):
     "Nothing is steered but the grader, to which the twin of a parent is as right as the parent"
     def grade(task, text): return Grade(True, 1., bool(stream(0, purpose=f'{task.id}{text}').random() < .5))
     monkeypatch.setattr(Form, 'grade', lambda _, task, text: grade(task, text))
@@ -310,7 +310,7 @@ def test_the_log_counts_only_what_came_after_the_birth(host):
 
 
 def test_a_stray_answer_holds_up_no_look(host):
-    "One cell in which both are known is enough; of the others nothing is said"
+    "One cell in which both are known is enough; the others are left out"
     m = meeting(host, says=rarely_better, **SHORT)
     trial = on_probation(m)
     known = log({'o1': .5, 'o2': .5, 'o3': 1.}, generation=11, n=24, cells=CELLS[:1])
@@ -330,14 +330,14 @@ def test_the_log_leaves_hope_or_none(host, skill, hope):
     decision = screen(m.a, trial, log(skill, generation=11, n=24), 12, rng('screen'))[-1]
     assert decision.gate == 'log_below_threshold' and decision.passed == hope
     assert decision.numbers['estimate'] == pytest.approx(skill['o3'] - skill['o1'], abs=.1)
-    exams = len(m.a.examiner.exams)
+    calls = len(m.a.examiner.exams)
     look(m, trial, log(skill, generation=11, n=24), 12)
-    assert len(m.a.examiner.exams) == exams + hope, 'without hope nothing is spent'
+    assert len(m.a.examiner.exams) == calls + hope, 'without hope nothing is spent'
 
 
 @pytest.mark.parametrize('dead', [['o1'], ['o2'], ['o1', 'o2']])
 def test_the_dead_are_still_there_to_be_beaten(host, dead):
-    "In the very generation of the birth, before anybody had a look at the child"
+    "In the very generation of the birth, before any look at the child"
     m = meeting(host, says=rarely_better, **SHORT)
     trial = on_probation(m)
     weights = {id: m.population.factors(id) for id in dead}
@@ -373,7 +373,7 @@ def test_a_look_waits_for_tokens(host):
     assert look(m, trial, full)[0][2].passed and m.a.tokens.held(['o1', 'o2', 'o3']) == 0
 
 
-def test_what_nominated_a_couple_is_no_evidence_for_it():
+def test_what_nominated_a_pair_is_no_evidence_for_it():
     "Questions of a recent survey are not asked again by the test; old ones may be"
     a = SimpleNamespace(population=SimpleNamespace(factors=lambda id: None), cells=[], window=10,
                         surveyed={'new': 20, 'old': 5}, home=lambda id: [])

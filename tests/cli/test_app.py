@@ -87,7 +87,7 @@ def world(tmp_path_factory):
                           capture_output=True, text=True,
                           env=os.environ | {'PYTHONHASHSEED': '1', 'OMP_NUM_THREADS': '1'})
     assert (made.returncode, made.stderr) == (0, ''), made.stderr
-    (folder / 'said.txt').write_text(made.stdout)
+    (folder / 'stdout.txt').write_text(made.stdout)
     return folder
 
 
@@ -96,12 +96,12 @@ def disk(folder):
             if not p.is_symlink()}
 
 
-def refuses(cli, *arguments, says=''):
+def refuses(cli, *arguments, named=''):
     "The command does nothing but print one line that names what came"
     before = disk('..')
     code, out, err = cli(*arguments)
     assert (code, out, len(err.splitlines())) == (2, '', 1), (code, out, err)
-    assert err.startswith('evolora: ') and len(err) > 30 and says in err and err[:-1].isprintable(), err
+    assert err.startswith('evolora: ') and len(err) > 30 and named in err and err[:-1].isprintable(), err
     assert disk('..') == before
 
 
@@ -129,7 +129,7 @@ WORLDS = [
     ('? [a]\n: 1', 'YAML'),
     ('!!python/object/apply:os.mkdir [executed]', 'YAML'),
 ]
-WORLDS = [pytest.param(text, says, id=text) for text, says in WORLDS] + [
+WORLDS = [pytest.param(text, named, id=text) for text, named in WORLDS] + [
     pytest.param('variation: {mu: "4"}', 'variation.mu', id='text as variation.mu'),
     pytest.param('variation: {mu: true}', 'variation.mu', id='true as variation.mu'),
     pytest.param('traits: {explore: "0.5"}', 'traits.explore', id='text as traits.explore'),
@@ -141,20 +141,20 @@ WORLDS = [pytest.param(text, says, id=text) for text, says in WORLDS] + [
 ]
 
 
-@pytest.mark.parametrize('text, says', WORLDS)
-def test_a_bad_configuration_is_one_line(cli, world, text, says):
+@pytest.mark.parametrize('text, named', WORLDS)
+def test_a_bad_configuration_is_one_line(cli, world, text, named):
     Path('x.yaml').write_text(text)
-    refuses(cli, 'run', '--config', 'x.yaml', '--host', world / 'host', '--generations', 1, '--out', 'out', says=says)
+    refuses(cli, 'run', '--config', 'x.yaml', '--host', world / 'host', '--generations', 1, '--out', 'out', named=named)
 
 
 @pytest.mark.parametrize('name', ['ecologie', 'missing.yaml', '.', '', '/dev/null/x.yaml', 'x' * 5000])
 def test_a_missing_configuration_is_one_line(cli, world, name):
-    refuses(cli, 'run', '--config', name, '--host', world / 'host', '--out', 'out', says='expected a preset')
+    refuses(cli, 'run', '--config', name, '--host', world / 'host', '--out', 'out', named='expected a preset')
 
 
 def test_a_configuration_of_bytes_is_one_line(cli, world):
     Path('x.yaml').write_bytes(b'\xff\xfe\0')
-    refuses(cli, 'run', '--config', 'x.yaml', '--host', world / 'host', '--out', 'out', says='x.yaml')
+    refuses(cli, 'run', '--config', 'x.yaml', '--host', world / 'host', '--out', 'out', named='x.yaml')
 
 
 # --- what cannot be done: hosts
@@ -176,7 +176,7 @@ def resize(folder):
                                     pytest.param(no_tokenizer, id='no_tokenizer')])
 def test_a_foreign_host_is_one_line(cli, world, damage):
     damage(Path(shutil.copytree(world / 'host', 'foreign')))
-    refuses(cli, 'run', '--config', 'debug', '--host', 'foreign', '--out', 'out', says='foreign')
+    refuses(cli, 'run', '--config', 'debug', '--host', 'foreign', '--out', 'out', named='foreign')
 
 
 def test_a_host_whose_weights_do_not_fit_is_one_line_to_the_user(world):
@@ -197,7 +197,7 @@ def test_a_missing_host_is_one_line(cli, name):
 
 def test_a_file_is_no_host(cli):
     Path('host').write_text('weights')
-    refuses(cli, 'run', '--config', 'debug', '--host', 'host', '--out', 'out', says='model folder')
+    refuses(cli, 'run', '--config', 'debug', '--host', 'host', '--out', 'out', named='model folder')
 
 
 # --- what cannot be done: places to write to
@@ -210,12 +210,12 @@ def a_link(): Path('out').symlink_to('elsewhere')
 @pytest.mark.parametrize('occupy', [a_folder, a_file, a_link])
 def test_nothing_is_overwritten_by_a_run(cli, world, occupy):
     occupy()
-    refuses(cli, 'run', '--config', 'debug', '--host', world / 'host', '--out', 'out', says='out')
+    refuses(cli, 'run', '--config', 'debug', '--host', world / 'host', '--out', 'out', named='out')
     assert not Path('elsewhere').exists()
 
 
 def test_a_run_that_is_there_may_be_gone_on_with(cli, world):
-    refuses(cli, 'run', '--config', 'debug', '--host', world / 'host', '--out', world / 'run', says='--resume')
+    refuses(cli, 'run', '--config', 'debug', '--host', world / 'host', '--out', world / 'run', named='--resume')
 
 
 @pytest.mark.parametrize('out', ['file/out', '/proc/out',
@@ -228,12 +228,12 @@ def test_a_place_that_cannot_be_is_one_line(cli, world, out):
 @pytest.mark.parametrize('occupy', [a_folder, a_file, a_link])
 def test_nothing_is_overwritten_by_tasks(cli, occupy):
     occupy()
-    refuses(cli, 'tasks', '--n', 4, '--out', 'out', says='out')
+    refuses(cli, 'tasks', '--n', 4, '--out', 'out', named='out')
 
 
 # --- what cannot be done: arguments
 
-@pytest.mark.parametrize('arguments, says', [
+@pytest.mark.parametrize('arguments, named', [
     (['run', '--generations', 'many'], '--generations'), (['run', '--generations', 0], '--generations'),
     (['run', '--seed', -1], '--seed'),
     (['run', '--threads', 0], '--threads'), (['run', '--population', 9], '--population'), (['run', 'extra'], 'extra'),
@@ -247,7 +247,7 @@ def test_nothing_is_overwritten_by_tasks(cli, occupy):
     (['host', 'train', '--steps', 0, '--out', 'x'], '--steps'),
     (['host', 'fetch'], 'NAME'),
     (['host', 'measure', '--n', 0], '--n')], ids=lambda x: ' '.join(map(str, x)) if isinstance(x, list) else '')
-def test_a_bad_argument_is_one_line(cli, arguments, says): refuses(cli, *arguments, says=says)
+def test_a_bad_argument_is_one_line(cli, arguments, named): refuses(cli, *arguments, named=named)
 
 
 @pytest.mark.parametrize('command', [[], ['host']], ids=['evolora', 'evolora host'])
@@ -262,7 +262,7 @@ def test_no_command_shows_the_help(cli, command):
 def test_what_is_no_run_cannot_be_asked(cli, name):
     Path('empty').mkdir()
     Path('file').write_text('{}')
-    refuses(cli, 'ask', name, 'hello', says='expected a run folder')
+    refuses(cli, 'ask', name, 'hello', named='expected a run folder')
 
 
 def last(run): return checkpoints(run)[-1]
@@ -303,29 +303,29 @@ def test_a_run_is_asked_on_its_own_host(cli, world, tmp_path):
     code, _, err = cli('run', '--config', config(), '--host', host, '--generations', 1, '--out', 'run')
     assert code == 0, err
     save(host, seed=1)
-    refuses(cli, 'ask', 'run', 'hello', says='host was')
+    refuses(cli, 'ask', 'run', 'hello', named='host was')
 
 
-@pytest.mark.parametrize('arguments, says', [(['hello', '--members', 'o99'], 'o99'), ([''], 'prompt'),
+@pytest.mark.parametrize('arguments, named', [(['hello', '--members', 'o99'], 'o99'), ([''], 'prompt'),
                                              (['hello', '--strategy', 'pray'], 'pray'),
                                              (['hello', '--strategy', 'verify', '--members', 'o1'], 'at least 2'),
                                              (['hello', '--max-new-tokens', 0], '--max-new-tokens'),
                                              (['x' * 600], 'context'), (['hello', '--max-new-tokens', 9999], 'context'),
                                              pytest.param(['\udcff'], 'prompt', id='half a character')])
-def test_what_cannot_be_asked_is_one_line_and_fits_no_router(cli, world, arguments, says):
+def test_what_cannot_be_asked_is_one_line_and_fits_no_router(cli, world, arguments, named):
     run = Path(shutil.copytree(world / 'run', 'run'))
     (run / 'router.json').unlink(missing_ok=True)
-    refuses(cli, 'ask', run, *arguments, says=says)
+    refuses(cli, 'ask', run, *arguments, named=named)
 
 
 # --- run, then ask
 
-def test_a_run_says_what_it_does(world):
-    said = (world / 'said.txt').read_text()
-    lines = [line for line in said.splitlines() if line.startswith('generation ')]
+def test_a_run_prints_what_it_does(world):
+    text = (world / 'stdout.txt').read_text()
+    lines = [line for line in text.splitlines() if line.startswith('generation ')]
     assert len(lines) == GENERATIONS
     for line in lines: assert all(part in line for part in ('ROI', 'accuracy', 'energy', 'alive', 'gates', ' s'))
-    assert 'Summary' in said and 'report.md' in said and 'evolora ask' in said and 'evolora holdout' in said
+    assert 'Summary' in text and 'report.md' in text and 'evolora ask' in text and 'evolora holdout' in text
 
 
 def test_a_run_leaves_plain_text_a_report_and_its_population(world):
@@ -334,7 +334,7 @@ def test_a_run_leaves_plain_text_a_report_and_its_population(world):
     assert run.hashes['host'] == load_host(world / 'host').weights_hash()
     assert set(run.hashes) == {'config', 'host', 'streams', 'grader', 'cost'}
     assert run.read('generations').generation.tolist() == list(range(GENERATIONS))
-    untouched = 'knobs', 'feedback'         # nobody was there to turn or to judge
+    untouched = 'knobs', 'feedback'         # no knob was turned, no feedback given
     for table in TABLES: assert bool(len(run.read(table))) is (table not in untouched)
     report = (world / 'run/report.md').read_text()
     charts = re.findall(r'!\[.*?\]\((.*?)\)', report)
@@ -405,13 +405,13 @@ def test_what_was_grown_is_taken_away(cli, world):
     for name in (alive(run)[0], 'best', 'merged'):
         code, out, err = cli('export', run, name, '--organelle', name, '--n', 24)
         assert code == 0 and name in out, err
-        told = dict.fromkeys(line.split()[2] for line in err.splitlines() if 'asking the' in line)
-        assert list(told) == ['adapter', 'host'], 'on a slow machine more than once'
-        assert ('asking everybody' in err) == (name in ('best', 'merged'))
+        asked = dict.fromkeys(line.split()[2] for line in err.splitlines() if 'asking the' in line)
+        assert list(asked) == ['adapter', 'host'], 'on a slow machine more than once'
+        assert ('asking all organelles' in err) == (name in ('best', 'merged'))
         assert sorted(p.name for p in Path(name).iterdir()) == ['README.md', 'adapter_config.json',
                                                                 'adapter_model.safetensors']
-    refuses(cli, 'export', run, 'best', says='best')
-    refuses(cli, 'export', run, 'other', '--organelle', 'o99', says='o99')
+    refuses(cli, 'export', run, 'best', named='best')
+    refuses(cli, 'export', run, 'other', '--organelle', 'o99', named='o99')
 
 
 # --- going on
@@ -429,20 +429,20 @@ def test_a_run_goes_on_as_if_it_had_never_stopped(cli, world):
     assert all(disk('run')[name] == two[name] for name in tables), 'there was nothing left to do'
 
 
-@pytest.mark.parametrize('arguments, says', [
+@pytest.mark.parametrize('arguments, named', [
     (['--seed', 8], 'expected the seed of the run, 7'), (['--host', 'embedded'], 'expected the host of the run'),
     (['--config', 'debug'], 'expected the configuration of the run'), (['--out', 'x'], 'got both'),
     (['--dry-run'], 'got both')], ids=lambda x: str(x[0]) if isinstance(x, list) else '')
-def test_a_run_does_not_go_on_as_another_one(cli, world, arguments, says):
+def test_a_run_does_not_go_on_as_another_one(cli, world, arguments, named):
     shutil.copytree(world / 'run', 'run')
-    refuses(cli, 'run', '--resume', 'run', *arguments, says=says)
+    refuses(cli, 'run', '--resume', 'run', *arguments, named=named)
 
 
 def test_a_damaged_run_does_not_go_on(cli, world):
     shutil.copytree(world / 'run', 'run')
     (last('run') / 'state.json').write_text('{}')
-    refuses(cli, 'run', '--resume', 'run', says='state.json')
-    refuses(cli, 'run', '--resume', 'nowhere', says='expected a run folder')
+    refuses(cli, 'run', '--resume', 'run', named='state.json')
+    refuses(cli, 'run', '--resume', 'nowhere', named='expected a run folder')
 
 
 def test_a_full_disk_is_one_line_that_says_how_to_go_on(cli, world, monkeypatch):
@@ -462,7 +462,7 @@ def test_a_full_disk_is_one_line_that_says_how_to_go_on(cli, world, monkeypatch)
 def test_a_disk_that_was_full_from_the_beginning_is_one_line(cli, world, monkeypatch):
     def full(file, data): raise OSError(28, 'No space left on device')
     monkeypatch.setattr('evolora.utils.files._put', full)
-    refuses(cli, 'run', '--config', config(), '--host', world / 'host', '--out', 'run', says='left on device; choose')
+    refuses(cli, 'run', '--config', config(), '--host', world / 'host', '--out', 'run', named='left on device; choose')
 
 
 def test_a_dry_run_loads_and_writes_nothing(cli, monkeypatch):
@@ -483,11 +483,11 @@ def test_a_gguf_file_is_lived_on_and_gone_on_with(cli, tmp_path, monkeypatch):
     assert cli('ask', 'run', 'hello')[0] == 0
     code, out, err = cli('run', '--host', 'tiny.gguf', '--config', 'debug', '--dry-run')
     assert code == 0 and '33,088' in out, err
-    refuses(cli, 'run', '--host', 'smollm2-135m-q4', '--out', 'out', says='evolora host fetch smollm2-135m-q4')
+    refuses(cli, 'run', '--host', 'smollm2-135m-q4', '--out', 'out', named='evolora host fetch smollm2-135m-q4')
     Path('tiny.gguf').write_bytes(Path('tiny.gguf').read_bytes()[:5000])
     for arguments in (['run', '--host', 'tiny.gguf', '--out', 'out'], ['run', '--host', 'tiny.gguf', '--dry-run'],
                       ['ask', 'run', 'hello'], ['host', 'measure', '--host', 'tiny.gguf', '--out', 'x.json']):
-        refuses(cli, *arguments, says='not a whole GGUF file')
+        refuses(cli, *arguments, named='not a whole GGUF file')
 
 
 # --- comparing, and what is here
@@ -500,10 +500,11 @@ def test_runs_are_compared_where_they_can_be(cli, world):
     shutil.copytree('dear', '[bold]')
     assert '2 [bold]' in cli('compare', 'dear', '[bold]')[1]
     (Path('[bold]') / 'lineage.jsonl').write_text('{}')
-    refuses(cli, 'compare', 'dear', '[bold]', says='lineage.jsonl')
+    refuses(cli, 'compare', 'dear', '[bold]', named='lineage.jsonl')
     assert cli('run', '--config', 'debug', '--generations', 1, '--out', 'foreign')[0] == 0
-    for arguments, says in (((world / 'run',), 'two runs'), ((world / 'run', 'foreign'), 'host was'),
-                            ((world / 'run', 'nowhere'), 'run folder')): refuses(cli, 'compare', *arguments, says=says)
+    for arguments, named in (((world / 'run',), 'two runs'), ((world / 'run', 'foreign'), 'host was'),
+                             ((world / 'run', 'nowhere'), 'run folder')):
+        refuses(cli, 'compare', *arguments, named=named)
 
 
 def test_the_doctor_looks_at_everything(cli, monkeypatch):
@@ -526,7 +527,7 @@ def test_a_world_that_dies_out_is_kept_and_cannot_be_asked(cli, world):
     code, out, err = cli('run', '--config', poor, '--host', world / 'host', '--generations', 9, '--out', 'run')
     assert code == 3 and 'no organelle is left after generation 0' in out and err == '' and 'ask it' not in out
     assert Run.open('run').read('generations').alive.tolist() == [0] and Path('run/report.md').exists()
-    refuses(cli, 'ask', 'run', 'hello', says='no organelle is left')
+    refuses(cli, 'ask', 'run', 'hello', named='no organelle is left')
     assert cli('run', '--resume', 'run', '--generations', 9)[0] == 3
 
 
@@ -551,16 +552,16 @@ def test_a_run_that_earns_nothing_stops_says_why_and_goes_on(cli, world):
     assert f'evolora calibrate {world / "host"}' in out and 'go on: evolora run --resume run --generations 6' in out
     assert all(line.isprintable() for line in out.splitlines())
     code, out, err = cli('run', '--resume', 'run', '--generations', 6)
-    assert (code, err) == (0, '') and 'generations 0 to 5' in out, 'it is said, but the end was asked for'
+    assert (code, err) == (0, '') and 'generations 0 to 5' in out, 'it is printed, but the end was asked for'
     code, out, err = cli('run', '--resume', 'run', '--generations', 8, '--patience', 0)
     assert (code, err) == (0, '') and 'earned' not in out
     assert cli('run', '--resume', 'run', '--generations', 20, '--patience', 9)[0] == 3
     assert len(Run.open('run').rows('generations')) == 9
-    refuses(cli, 'run', '--resume', 'run', '--patience', -1, says='--patience')
+    refuses(cli, 'run', '--resume', 'run', '--patience', -1, named='--patience')
     assert inspect.signature(run).parameters['patience'].default == PATIENCE
 
 
-# --- looking at a run: tables that somebody made up do, and no model is needed
+# --- looking at a run: made-up tables do, and no model is needed
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
@@ -585,26 +586,26 @@ def test_a_report_is_written_and_named(cli, pair):
     assert sorted(p.name for p in Path('new/place').iterdir()) == ['charts', 'dashboard.html', 'report.md']
     code, out, err = cli('report', *pair, '--html', '--out', 'both')
     assert code == 0 and 'both/dashboard.html' in out and '# 2 runs' in Path('both/report.md').read_text()
-    refuses(cli, 'report', *pair, says='--out')
-    refuses(cli, 'report', one, '--limit', 3, says='--limit')
+    refuses(cli, 'report', *pair, named='--out')
+    refuses(cli, 'report', one, '--limit', 3, named='--limit')
 
 
 def test_a_film_is_written_once(cli, pair):
     code, out, err = cli('timeline', pair[0], '--seconds', 1)
     assert (code, out) == (0, 'film: seed0/timeline.gif\n') and '6/6' in err
     assert (pair[0] / 'timeline.gif').read_bytes()[:6] == b'GIF89a'
-    refuses(cli, 'timeline', pair[0], says='timeline.gif, which exists')
+    refuses(cli, 'timeline', pair[0], named='timeline.gif, which exists')
     assert cli('timeline', pair[0], '--out', 'films/x.webp')[0] == 0 and Path('films/x.webp').exists()
-    for arguments, says in ((('--out', 'x.mp4'), '.gif or .webp'), (('--seconds', 0), '--seconds'),
-                            (('--seconds', 'nan'), '--seconds'), (('--out', f'{"x" * 300}.gif'), 'too long')):
-        refuses(cli, 'timeline', pair[0], *arguments, says=says)
+    for arguments, named in ((('--out', 'x.mp4'), '.gif or .webp'), (('--seconds', 0), '--seconds'),
+                             (('--seconds', 'nan'), '--seconds'), (('--out', f'{"x" * 300}.gif'), 'too long')):
+        refuses(cli, 'timeline', pair[0], *arguments, named=named)
 
 
 def test_one_look_at_a_run(cli, pair):
     before = disk('.')
     code, out, err = cli('watch', pair[0], '--once')
     assert (code, err) == (0, '') and '6 generations' in out and 'generation   5' in out and disk('.') == before
-    for every in (0, 'nan', 'often'): refuses(cli, 'watch', pair[0], '--every', every, says='--every')
+    for every in (0, 'nan', 'often'): refuses(cli, 'watch', pair[0], '--every', every, named='--every')
 
 
 def test_watching_ends_quietly_with_ctrl_c(cli, pair, monkeypatch):
@@ -627,7 +628,7 @@ WRITES = ['report', 'html', 'timeline']
 
 
 def rewrite(table, **changes):
-    "Every row of a table says something else"
+    "Every row of a table has something else"
     def damage(run):
         path = run / f'{table}.jsonl'
         rows = [json.loads(line) | changes for line in path.read_text().splitlines()]
@@ -651,29 +652,29 @@ def a_folder_as_table(run):
 def test_what_is_no_run_cannot_be_looked_at(cli, pair, look, name):
     Path('empty').mkdir()
     Path('file').write_text('{}')
-    refuses(cli, *look, name, says='too long' if len(name) == 300 else 'expected a run folder')
+    refuses(cli, *look, name, named='too long' if len(name) == 300 else 'expected a run folder')
 
 
 @pytest.mark.parametrize('look', LOOKS.values(), ids=LOOKS)
 @pytest.mark.parametrize('damage', [edited, deep], ids=lambda x: x.__name__)
 def test_a_record_of_a_hostile_hand_is_one_line(cli, pair, look, damage):
     damage(pair[1])
-    refuses(cli, *look, pair[1], says='run.json')
+    refuses(cli, *look, pair[1], named='run.json')
 
 
 @pytest.mark.parametrize('look', [LOOKS[name] for name in LOOKS if name != 'watch'],
                          ids=[name for name in LOOKS if name != 'watch'])
-@pytest.mark.parametrize('damage, says', [
+@pytest.mark.parametrize('damage, named', [
     (no_generation, 'at least one generation'), (no_rows, 'generations.jsonl'),
     (a_folder_as_table, 'generations.jsonl'),
     (rewrite('generations', cells=None), 'cells'), (rewrite('generations', cells={'a': 5}), 'every cell'),
     (rewrite('generations', gflops=None), 'gflops'), (rewrite('episodes', family=None), 'family'),
     (rewrite('lineage', parents=[5, {}]), 'parents'), (rewrite('lineage', organelle=None), 'organelle')],
     ids=['no generation', 'no rows', 'a folder', 'no cells', 'other cells', 'no FLOPs', 'no family', 'other parents',
-         'nobody'])
-def test_tables_of_a_hostile_hand_are_one_line(cli, pair, look, damage, says):
+         'no organelle'])
+def test_tables_of_a_hostile_hand_are_one_line(cli, pair, look, damage, named):
     damage(pair[1])
-    refuses(cli, *look, pair[1], says=says)
+    refuses(cli, *look, pair[1], named=named)
 
 
 def test_a_run_without_a_generation_can_be_watched(cli, pair):
@@ -683,7 +684,7 @@ def test_a_run_without_a_generation_can_be_watched(cli, pair):
 
 def test_hostile_names_are_shown_as_names(cli, pair):
     run = write_hostile(Path('r\x1b[2J'), generations=3)
-    rewrite('lineage', parents=['o1'])(pair[0])      # everybody descends from o1, o1 too
+    rewrite('lineage', parents=['o1'])(pair[0])      # all organelles descend from o1, o1 too
     for folder in (run, pair[0]):
         for look in WRITES:
             code, out, err = cli(*LOOKS[look], folder)
@@ -699,7 +700,7 @@ def test_what_is_not_ours_stays(cli, pair, arguments, blocks):
     Path('file').write_text('precious')
     if blocks != 'file': (pair[0] / blocks).write_text('precious')
     command, *options = arguments
-    refuses(cli, command, pair[0], *options, says=blocks)
+    refuses(cli, command, pair[0], *options, named=blocks)
 
 
 def test_a_full_disk_leaves_no_half_of_a_page(cli, pair, monkeypatch):
@@ -736,7 +737,7 @@ def test_a_reader_that_has_gone_ends_the_command_quietly(pair, arguments, stream
     assert (done.returncode, done.stdout, done.stderr) == (141, '', '')
 
 
-def test_what_is_wrong_with_nobody_to_hear_it_is_quiet_too(pair):
+def test_an_error_without_a_reader_is_quiet_too(pair):
     done = subprocess.run([sys.executable, '-c', GONE, 'both', 'compare', 'seed0'], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (141, '')
     done = subprocess.run([sys.executable, '-c', GONE, 'one', 'compare', 'seed0'], capture_output=True, text=True)
@@ -858,32 +859,32 @@ def test_a_host_is_trained_and_training_goes_on_where_it_stopped(cli, seconds, m
     host = load_host('parts')
     assert host.weights_hash() == load_host('whole').weights_hash() and host.tokenizer.chat_template
     assert len(host.generate(['What is 17 + 25?'], max_new_tokens=2)) == 1
-    refuses(cli, 'host', 'train', '--out', 'parts', says='parts')           # finished: not to be trained over
+    refuses(cli, 'host', 'train', '--out', 'parts', named='parts')           # finished: not to be trained over
 
 
 def test_a_checkpoint_is_not_continued_with_other_settings(cli, seconds, monkeypatch):
     with monkeypatch.context() as patched:
         interrupted(patched, at=4)
         assert cli('host', 'train', '--threads', 1, '--out', 'host')[0] == 130
-    refuses(cli, 'host', 'train', '--threads', 1, '--seed', 1, '--out', 'host', says='other settings')
+    refuses(cli, 'host', 'train', '--threads', 1, '--seed', 1, '--out', 'host', named='other settings')
 
 
 def test_a_checkpoint_that_is_none_is_one_line(cli, seconds):
     Path('host').mkdir()
     Path('host/checkpoint.safetensors').write_text('hello')
-    refuses(cli, 'host', 'train', '--threads', 1, '--out', 'host', says='checkpoint')
+    refuses(cli, 'host', 'train', '--threads', 1, '--out', 'host', named='checkpoint')
 
 
 @pytest.mark.parametrize('occupy', [a_file, lambda: (a_folder(), Path('out/x').write_text('precious'))],
                          ids=['a file', 'a full folder'])
 def test_nothing_is_overwritten_by_training(cli, seconds, occupy):
     occupy()
-    refuses(cli, 'host', 'train', '--threads', 1, '--out', 'out', says='out')
+    refuses(cli, 'host', 'train', '--threads', 1, '--out', 'out', named='out')
 
 
 def test_measuring_writes_no_second_table(cli, world):
     Path('table.json').write_text('precious')
-    refuses(cli, 'host', 'measure', '--host', world / 'host', '--n', 8, '--out', 'table.json', says='table.json')
+    refuses(cli, 'host', 'measure', '--host', world / 'host', '--n', 8, '--out', 'table.json', named='table.json')
 
 
 # --- what it learned
@@ -905,7 +906,7 @@ def test_an_adapter_is_trained_on_gold_answers_and_goes_on_where_it_stopped(cli,
         code, out, err = cli('sft', *how, '--out', 'parts')
     assert code == 130 and 'goes on from the last checkpoint' in err and 'Traceback' not in err
     assert [p.name for p in Path('parts').iterdir()] == ['checkpoint.safetensors']
-    refuses(cli, 'sft', '--examples', 480, '--out', 'parts', says='another seed, cells')
+    refuses(cli, 'sft', '--examples', 480, '--out', 'parts', named='another seed, cells')
     code, out, err = cli('sft', *how, '--out', 'parts')
     assert code == 0 and '480 gold answers' in out and 'evolora holdout parts' in out
     assert sorted(p.name for p in Path('parts').iterdir()) == ['adapter', 'trained.json']
@@ -913,7 +914,7 @@ def test_an_adapter_is_trained_on_gold_answers_and_goes_on_where_it_stopped(cli,
     assert note['spent']['gold'] == 480 and note['families'] == 'string.sort' and note['seed'] == 5
     assert note['selection']['adapter'] > note['selection']['host'] + .1        # it does learn
     assert f"{note['selection']['adapter']:.1%}" in out
-    refuses(cli, 'sft', *how, '--out', 'parts', says='parts')                   # finished: not to be trained over
+    refuses(cli, 'sft', *how, '--out', 'parts', named='parts')                   # finished: not to be trained over
 
 
 def test_supervision_can_be_given_in_gflops(cli):
@@ -926,39 +927,39 @@ def test_an_adapter_of_a_family_that_has_changed_since_is_not_compared(cli):
     note = trained('x')
     assert 'task family date.iso' in note['hashes']
     Path('x/trained.json').write_text(json.dumps(note | {'hashes': note['hashes'] | {'task family date.iso': 'other'}}))
-    refuses(cli, 'holdout', 'x', says='task family date.iso')
+    refuses(cli, 'holdout', 'x', named='task family date.iso')
 
 
-@pytest.mark.parametrize('arguments, says', [
+@pytest.mark.parametrize('arguments, named', [
     (('--examples', 5, '--gflops', 2.), '--gflops'), (('--families', 'maths'), 'maths'),
     (('--families', 'math.multi_step'), 'kept for the holdout'), (('--examples', 0), '--examples'),
     (('--gflops', -1), '--gflops'), (('--host', 'nowhere'), 'nowhere')])
-def test_what_cannot_be_supervised_is_one_line(cli, arguments, says):
-    refuses(cli, 'sft', *arguments, '--out', 'new', says=says)
+def test_what_cannot_be_supervised_is_one_line(cli, arguments, named):
+    refuses(cli, 'sft', *arguments, '--out', 'new', named=named)
 
 
 @pytest.mark.parametrize('occupy', [a_file, lambda: (a_folder(), Path('out/x').write_text('precious'))],
                          ids=['a file', 'a full folder'])
 def test_nothing_is_overwritten_by_supervision(cli, occupy):
     occupy()
-    refuses(cli, 'sft', '--examples', 5, '--out', 'out', says='out')
+    refuses(cli, 'sft', '--examples', 5, '--out', 'out', named='out')
 
 
 def test_the_holdout_measures_runs_and_adapters_beside_the_host(cli, world):
-    assert cli('sft', '--examples', 40, '--host', world / 'host', '--out', 'pupil')[0] == 0
-    code, out, err = cli('holdout', world / 'run', 'pupil', '--n', 24, '--json')
+    assert cli('sft', '--examples', 40, '--host', world / 'host', '--out', 'rival')[0] == 0
+    code, out, err = cli('holdout', world / 'run', 'rival', '--n', 24, '--json')
     assert code == 0
     rows, origins = (json.loads(out)[k] for k in ('rows', 'origins'))
     assert origins[str(world / 'run')].keys() == {'host', 'seed', 'version', 'config', 'streams', 'grader', 'cost'}
     ways = ['routed', 'routed by cell', 'vote', 'oracle']
     assert [(r['what'], r['way']) for r in rows if not r['way'].startswith('best')] == [
-        ('host', 'host'), *((str(world / 'run'), w) for w in ways), ('pupil', 'adapter')]
+        ('host', 'host'), *((str(world / 'run'), w) for w in ways), ('rival', 'adapter')]
     assert sum(r['way'].startswith('best: o') for r in rows) == 1
     assert all(r['ID low'] <= r['ID'] <= r['ID high'] for r in rows) and rows[0]['ID gain'] == 0
     shutil.copytree(world / 'run', 'twin')
     code, out, err = cli('holdout', world / 'run', 'twin', '--n', 24)
     assert code == 0 and 'What differs' in out
-    code, out, err = cli('holdout', 'pupil', '--n', 24)
+    code, out, err = cli('holdout', 'rival', '--n', 24)
     assert code == 0 and 'looked at once' in out and 'adapter' in out
     assert 'By family' in out and 'json_repair' in out and 'of ordinary questions answered otherwise' in out
 
@@ -966,10 +967,10 @@ def test_the_holdout_measures_runs_and_adapters_beside_the_host(cli, world):
 def test_what_does_not_compare_is_one_line(cli, world):
     assert cli('sft', '--examples', 4, '--host', world / 'host', '--out', 'there')[0] == 0
     assert cli('sft', '--examples', 4, '--out', 'here')[0] == 0
-    for arguments, says in (((), 'runs'), (('nowhere',), 'nowhere'), (('here', 'there'), 'one host'),
-                            (('here', '--n', 3), '--n')):
+    for arguments, named in (((), 'runs'), (('nowhere',), 'nowhere'), (('here', 'there'), 'one host'),
+                             (('here', '--n', 3), '--n')):
         code, out, err = cli('holdout', *arguments)
-        assert code == 2 and out == '' and says in err.lower() and 'Traceback' not in err, err
+        assert code == 2 and out == '' and named in err.lower() and 'Traceback' not in err, err
 
 
 # --- the experiment
@@ -990,9 +991,9 @@ def experiment(*more): return ('bench', 'learning', '--conditions', 'frozen,loca
 def test_the_experiment_prints_its_table_and_goes_on(cli, brief):
     code, out, err = cli(*experiment('--seeds', 1, '--out', 'cells', '--json'))
     assert code == 0 and '2/2 local-1' in err
-    said = json.loads(out)
-    assert (said['name'], len(said['rows']), said['rows'][0]['condition']) == ('learning', 2, 'frozen')
-    assert set(said) == {'name', 'rows', 'targets', 'targets_met'} and {t['met'] for t in said['targets']} == {None}
+    result = json.loads(out)
+    assert (result['name'], len(result['rows']), result['rows'][0]['condition']) == ('learning', 2, 'frozen')
+    assert set(result) == {'name', 'rows', 'targets', 'targets_met'} and {t['met'] for t in result['targets']} == {None}
     assert sorted(p.name for p in Path('cells').iterdir()) == ['accuracy.png', 'cells', 'curves.png', 'families.png',
                                                                'table.csv']
     before = disk('cells')
@@ -1000,9 +1001,9 @@ def test_the_experiment_prints_its_table_and_goes_on(cli, brief):
     assert code == 0 and '2 of 4 cells are there' in err and 'local-1' not in err.replace('cells/', '')
     assert all(disk('cells')[name] == before[name] for name in before if name.startswith('cells/'))
     assert 'Accuracy on the holdout' in out and 'Targets' in out and 'not measured' in out
-    refuses(cli, *experiment('--out', 'cells', '--budget', 3), says='another settings')
-    refuses(cli, *experiment('--out', 'cells', '--conditions', 'frozen,magic'), says='magic')
-    refuses(cli, *experiment('--out', 'cells/table.csv'), says='folder for --out')
+    refuses(cli, *experiment('--out', 'cells', '--budget', 3), named='another settings')
+    refuses(cli, *experiment('--out', 'cells', '--conditions', 'frozen,magic'), named='magic')
+    refuses(cli, *experiment('--out', 'cells/table.csv'), named='folder for --out')
 
 
 def test_ctrl_c_keeps_the_finished_cells(cli, brief, monkeypatch):
@@ -1055,16 +1056,17 @@ def merging(*more): return ('bench', 'assimilation', '--seeds', 1, '--jobs', 1, 
 def test_the_measurement_of_merges_prints_its_tables_and_goes_on(cli, short):
     code, out, err = cli(*merging('--out', 'merges', '--json'))
     assert code == 0 and '2/2 without-1' in err and 'planted nulls: 1 of 1 runs' in err, err
-    said = json.loads(out)
-    assert (said['name'], set(said)) == ('assimilation', {'name', 'rows', 'targets', 'targets_met'})
-    assert {'Lives', 'Power at the fiftieth gate'} <= {r['table'] for r in said['rows']} and len(said['targets']) == 11
+    result = json.loads(out)
+    assert (result['name'], set(result)) == ('assimilation', {'name', 'rows', 'targets', 'targets_met'})
+    assert {'Lives', 'Power at the fiftieth gate'} <= {r['table'] for r in result['rows']}
+    assert len(result['targets']) == 11
     assert sorted(disk('merges')) == ['acceptance.json', 'cells', 'cells/with-1.json', 'cells/without-1.json']
     before = disk('merges')
     code, out, err = cli(*merging('--out', 'merges'))
     assert code == 0 and disk('merges') == before and '2 of 2 lives are there' in err
     assert 'the simulations are there' in err and 'Lives' in out and 'Targets' in out and 'not measured' in out
-    refuses(cli, *merging('--out', 'merges', '--host', 'nowhere'), says='nowhere')
-    refuses(cli, *merging('--out', 'merges/acceptance.json'), says='folder for --out')
+    refuses(cli, *merging('--out', 'merges', '--host', 'nowhere'), named='nowhere')
+    refuses(cli, *merging('--out', 'merges/acceptance.json'), named='folder for --out')
 
 
 def test_ctrl_c_keeps_the_finished_lives(cli, short, monkeypatch):
@@ -1110,13 +1112,13 @@ def command(*arguments):
 def test_a_family_of_ones_own_is_supervised_like_any_other(here, tmp_path):
     (here / 'mine.py').write_text(MINE)
     host = save(tmp_path / 'host')
-    pupil = ['sft', '--host', host, '--examples', 12, '--families', 'string.reverse,math', '--out', 'pupil']
-    code, out, err = command('--parts', 'mine.py', *pupil)
+    arguments = ['sft', '--host', host, '--examples', 12, '--families', 'string.reverse,math', '--out', 'rival']
+    code, out, err = command('--parts', 'mine.py', *arguments)
     assert code == 0 and 'of 120 selection questions' in out, err        # twenty for each of six cells
-    assert 'task family string.reverse' in trained('pupil')['hashes']
-    code, out, err = command(*pupil[:-1], 'other')
+    assert 'task family string.reverse' in trained('rival')['hashes']
+    code, out, err = command(*arguments[:-1], 'other')
     assert code == 2 and 'register_family' in err and err.count('\n') == 1
-    code, out, err = command('--parts', 'mine.py', *pupil[:-1], 'other', '--families', 'math.multi_step')
+    code, out, err = command('--parts', 'mine.py', *arguments[:-1], 'other', '--families', 'math.multi_step')
     assert code == 2 and 'kept for the holdout' in err and 'string.reverse' in err and err.count('\n') == 1
 
 
@@ -1187,17 +1189,17 @@ def test_cells_and_families_are_named_together(cli):
     assert named('math:2,math') == 'math:1 math:2 math:3' and len(cells_named('all')) == 24
 
 
-@pytest.mark.parametrize('arguments, says', [
+@pytest.mark.parametrize('arguments, named', [
     (('--families', 'math:7'), 'math:7'), (('--families', 'maths:1'), 'maths'), (('--families', ':'), 'known'),
     (('--form', 'prose'), 'plain, instruction, shots, both')])
-def test_a_rival_that_cannot_be_is_one_line(cli, arguments, says):
-    refuses(cli, 'sft', *arguments, '--examples', 4, '--out', 'new', says=says)
+def test_a_rival_that_cannot_be_is_one_line(cli, arguments, named):
+    refuses(cli, 'sft', *arguments, '--examples', 4, '--out', 'new', named=named)
 
 
 def test_runs_of_other_cells_or_forms_do_not_share_a_holdout(cli, guided, world):
     begin = ('run', '--host', guided / 'host', '--generations', 1)
     assert cli(*begin, '--config', config('a.yaml', cells=['math:1']), '--out', 'a')[0] == 0
     assert cli(*begin, '--config', config('b.yaml', form='shots', cells=['math:1']), '--out', 'b')[0] == 0
-    for runs, says in ((('a', 'b'), 'in the form of'), ((guided / 'run', 'b'), 'look at each by itself')):
+    for runs, named in ((('a', 'b'), 'in the form of'), ((guided / 'run', 'b'), 'look at each by itself')):
         code, out, err = cli('holdout', *runs, '--n', 24)
-        assert code == 2 and out == '' and says in err and 'Traceback' not in err, err
+        assert code == 2 and out == '' and named in err and 'Traceback' not in err, err

@@ -74,7 +74,7 @@ def test_a_variant_is_evaluated_and_known_the_second_time(cli, trainings, here):
     code, out, err = cli('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--json')
     assert code == 0, err
     tokens, epochs = re.search(r': ([\d,]+) tokens of it for each training, ([\d.e+-]+) epochs', err).groups()
-    assert re.search(r'contained; .*: .*read your files\n', err)       # what is left is said, whatever else that is
+    assert re.search(r'contained; .*: .*read your files\n', err)       # what is not prevented is listed
     tokens, seen = int(tokens.replace(',', '')), TINY.rows * TINY.context * TINY.steps
     assert tokens == int(seen * (1 - TINY.recall))
     assert float(epochs) == pytest.approx(tokens / len(standard_library(TINY.vocab).train), rel=.05)
@@ -291,7 +291,7 @@ def test_other_data_is_refused_before_anything_is_trained(cli, trainings, here):
 STOPPED = '''
 import sys
 from quick import inside
-from test_attention_commands import TINY, ladder, main
+from cli.test_attention import TINY, ladder, main
 ladder.TIERS['tiny'] = TINY.model_copy(update={'steps': 2000})
 main(sys.argv[1:])
 '''
@@ -302,12 +302,12 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(here, tmp_path):
     process = subprocess.Popen(
         [sys.executable, '-c', STOPPED, 'attention', 'evolve', *map(str, SEARCH), '--out', 'a', '--batch', '1',
          '--cache', str(tmp_path / 'cache')], stderr=subprocess.PIPE, text=True, env=os.environ | {'PYTHONPATH': paths})
-    heard = []
+    lines = []
     for line in process.stderr:
-        heard.append(line)
+        lines.append(line)
         if 'candidates are done' in line: break
     time.sleep(2)
-    assert (here / 'a' / 'history.jsonl').exists(), heard
+    assert (here / 'a' / 'history.jsonl').exists(), lines
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait() == 130 and 'go on with evolora attention evolve --resume a' in rest, rest
@@ -347,14 +347,14 @@ def elsewhere(tmp_path, monkeypatch):
     "Processes of OpenEvolve see a tiny tier that takes no time, too"
     small = TINY.model_copy(update={'steps': 5})
     # Its processes know the tiers by name only: here the tier is put into the configuration that they are given.
-    sitting = tmp_path / 'site'
-    sitting.mkdir()
-    (sitting / 'sitecustomize.py').write_text(
+    site = tmp_path / 'site'
+    site.mkdir()
+    (site / 'sitecustomize.py').write_text(
         'from evolora.attention.scoring import ladder\n'
         f'ladder.TIERS["tiny"] = ladder.Tier(**{small.model_dump()!r})\n')
     monkeypatch.setitem(ladder.TIERS, 'tiny', small)
-    monkeypatch.setenv('PYTHONPATH', str(sitting))
-    monkeypatch.syspath_prepend(str(sitting))
+    monkeypatch.setenv('PYTHONPATH', str(site))
+    monkeypatch.syspath_prepend(str(site))
 
 
 @openevolve

@@ -58,9 +58,9 @@ def test_who_you_are_is_not_shown(empty_home):
     assert found(table).loc['folder: hub cache', 'found'].startswith('~/cache')
 
 
-@pytest.mark.parametrize('name, version, says', [
+@pytest.mark.parametrize('name, version, wanted', [
     ('numpy', '1.26.4', 'numpy>=2'), ('peft', None, 'peft>=0.21'), ('transformers', '6.0', 'transformers<6,>=5.20')])
-def test_a_library_that_will_not_do(name, version, says, monkeypatch):
+def test_a_library_that_will_not_do(name, version, wanted, monkeypatch):
     real = metadata.version
     def other(asked):
         if asked != name: return real(asked)
@@ -68,7 +68,7 @@ def test_a_library_that_will_not_do(name, version, says, monkeypatch):
         return version
     monkeypatch.setattr(metadata, 'version', other)
     row = found().loc[name]
-    assert (row.found, row.verdict, row.advice) == (version or 'not installed', 'missing', f"pip install '{says}'")
+    assert (row.found, row.verdict, row.advice) == (version or 'not installed', 'missing', f"pip install '{wanted}'")
 
 
 def test_an_extra_is_no_need(monkeypatch):

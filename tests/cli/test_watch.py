@@ -1,4 +1,4 @@
-"Watching reads what is new and nothing twice; whatever a run says, the terminal is not steered."
+"Watching reads what is new and nothing twice; whatever a run contains, the terminal is not steered."
 import io
 import json
 

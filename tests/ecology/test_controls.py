@@ -1,4 +1,4 @@
-"""A hand on a living ecology: nothing changes half-way, all is written down, and a run that is resumed remembers it."""
+"""Settings and feedback in a running ecology: nothing changes half-way, all is recorded, a resumed run keeps it."""
 import json
 import math
 import threading
@@ -44,7 +44,7 @@ def chance_decides(monkeypatch):
 
 
 def small(**changes):
-    "A world in which everybody lives, answers and has children"
+    "A world in which all organelles live, answer and have children"
     sections = dict(economy=EconomyConfig(founder_energy=9., newborn_energy=1., price_token=0., winter_every=0),
                     curriculum=CurriculumConfig(budget=4., budget_min=2, budget_max=6, copies=2),
                     variation=VariationConfig(mu=6, offspring=2, maturity=0))
@@ -102,12 +102,12 @@ def test_numbers_of_numpy_are_numbers(host):
     with pytest.raises(ValueError, match='expected a knob to turn'): e.turn()
 
 
-def test_each_knob_does_what_it_says(host):
+def test_each_knob_has_its_effect(host):
     e, seen = Ecology(host, small()), []
     seen.append(e.step())
     prices = {c: e.prices.price(c) for c in e.cells}
     e.turn(ticket=.5, prices=3., tau=0., temperature=0., winter=1)
-    assert e.knobs == dict(ticket=.25, prices=1., tau=.3, temperature=1., feedback=0., winter=0), 'not heeded yet'
+    assert e.knobs == dict(ticket=.25, prices=1., tau=.3, temperature=1., feedback=0., winter=0), 'not applied yet'
     seen.append(e.step())
     assert e.knobs == dict(ticket=.5, prices=3., tau=0., temperature=0., feedback=0., winter=0), 'winter is over'
     last = seen[-1]
@@ -123,7 +123,7 @@ def test_each_knob_does_what_it_says(host):
     assert born and all(same(r['traits']) == same(traits[r['parents'][0]]) for r in born), 'no spread'
 
 
-def test_the_configuration_stays_and_the_record_tells_each_change_once(host):
+def test_the_configuration_stays_and_the_record_has_each_change_once(host):
     config = small()
     e = Ecology(host, config)
     e.turn(ticket=.5)
@@ -135,7 +135,7 @@ def test_the_configuration_stays_and_the_record_tells_each_change_once(host):
     assert e.step().knobs == [] and e.config is config and e.knobs['prices'] == 1.5
 
 
-def test_a_generation_that_is_being_lived_does_not_see_what_is_asked(host, monkeypatch):
+def test_a_generation_under_way_does_not_see_new_requests(host, monkeypatch):
     "From another thread, at every part of it"
     one, two, parts = Ecology(host, small()), Ecology(host, small()), iter(range(99))
     def asking(name):
@@ -161,7 +161,7 @@ def test_a_generation_that_is_being_lived_does_not_see_what_is_asked(host, monke
 # --- seasons
 
 @pytest.mark.parametrize('seed', range(30))
-def test_a_winter_lasts_as_long_as_was_asked(host, seed):
+def test_a_winter_lasts_as_long_as_requested(host, seed):
     "Against a reading of the rule, generation by generation: so many winters, then summer, until a winter begins"
     rng = stream(seed, purpose='winters')
     year = int(rng.integers(2, 9))
@@ -182,14 +182,14 @@ def test_a_winter_lasts_as_long_as_was_asked(host, seed):
         left = max(left - 1, 0)
 
 
-# --- thumbs
+# --- human feedback
 
-def praised(e, up=True): e.thumb('o1', QUESTION, ANSWER, up)
+def give_feedback(e, up=True): e.thumb('o1', QUESTION, ANSWER, up)
 
 
-def test_without_a_weight_a_thumb_is_only_written_down(host):
+def test_without_a_weight_feedback_is_only_recorded(host):
     one, two = Ecology(host, small()), Ecology(host, small())
-    praised(one)
+    give_feedback(one)
     one.thumb('o1', QUESTION, 'False', False)
     first, other = one.step(), two.step()
     assert story(first, 'feedback') == story(other, 'feedback') and other.feedback == []
@@ -206,7 +206,7 @@ def chance(e, id):
 
 
 @pytest.mark.parametrize('rule', ['hebbian', 'local', 'node', 'backprop'])
-def test_every_rule_learns_from_praise_and_blame(host, rule):
+def test_every_rule_learns_from_positive_and_negative_feedback(host, rule):
     targets = ['o_proj', 'down_proj']
     found = {}
     for up in (True, False):
@@ -215,9 +215,9 @@ def test_every_rule_learns_from_praise_and_blame(host, rule):
                                 curriculum=CurriculumConfig(budget=1e-3, budget_min=0),
                                 economy=EconomyConfig(ticket=0., winter_every=0)))
         for _ in range(4):
-            praised(e, up)
+            give_feedback(e, up)
             record = e.step()
-        assert record.row['episodes'] == 0 and record.row['gflops']['learn'] > 0, 'a thumb alone is a lesson'
+        assert record.row['episodes'] == 0 and record.row['gflops']['learn'] > 0, 'feedback alone is a lesson'
         found[up] = chance(e, 'o1')
         assert e.ledger.audit().balanced
     assert found[True] > chance(Ecology(host, small(targets=targets)), 'o1') > found[False]
@@ -228,15 +228,15 @@ def test_a_rule_that_learns_from_no_answers_moves_energy_only(host, rule):
     config = small(feedback=.5, plasticity=PlasticityConfig(rule=rule, pairs=1), variation=VariationConfig(offspring=0),
                    economy=EconomyConfig(founder_energy=9., winter_every=0))
     one, two = Ecology(host, config), Ecology(host, config)
-    praised(one)
+    give_feedback(one)
     first, other = one.step(), two.step()
     assert one.population.weights_hash() == two.population.weights_hash()
     assert [r for r in first.ledger if r['account'] == 'praise'] and first.feedback[0]['energy'] == .5
     assert first.episodes == other.episodes and one.ledger.audit().balanced
 
 
-def test_energy_of_thumbs_balances_at_both_ends(host):
-    "Nobody is blamed for more than they have, nobody holds more than the cap, and the last coin may pay the ticket"
+def test_energy_of_feedback_balances_at_both_ends(host):
+    "No organelle loses more than it has or holds more than the cap, and feedback is booked before the ticket"
     e = Ecology(host, small(feedback=4., economy=EconomyConfig(cap=10., founder_energy=1., newborn_energy=1.,
                                                                ticket=.5)))
     e.thumb('o1', QUESTION, ANSWER, True)
@@ -252,46 +252,46 @@ def test_energy_of_thumbs_balances_at_both_ends(host):
     assert audit.mints['praise'] == 16. and audit.sinks['blame'] == 1.
 
 
-def test_the_last_word_on_an_answer_counts_once_also_after_a_checkpoint(host, tmp_path):
+def test_the_last_feedback_on_an_answer_counts_once_also_after_a_checkpoint(host, tmp_path):
     one, two = Ecology(host, small(feedback=1.)), Ecology(host, small(feedback=1.))
-    for up in (True, True, False): praised(one, up)
+    for up in (True, True, False): give_feedback(one, up)
     one.thumb('o2', QUESTION, ANSWER, True)
     read_checkpoint(write_checkpoint(tmp_path, one), two)
-    praised(two, False)                     # the one that goes on knows what was said before
+    give_feedback(two, False)                     # the restored one has the feedback given before
     for e in (one, two):
         assert e.controls.waiting[1] == 2 and e.controls.waits('o1', QUESTION, ANSWER)
         feedback = e.step().feedback
         assert [(f['organelle'], f['up'], f['reward']) for f in feedback] == [('o1', False, -1.), ('o2', True, 1.)]
         assert not e.controls.waits('o1', QUESTION, ANSWER)
-    praised(one)
-    assert one.step().feedback, 'a generation later it is another word'
+    give_feedback(one)
+    assert one.step().feedback, 'a generation later it counts again'
 
 
-def test_a_thumb_for_somebody_who_died_since_is_kept_without_a_reward(host):
+def test_feedback_on_an_organelle_that_has_died_is_kept_without_a_reward(host):
     e = Ecology(host, small(feedback=1.))
-    praised(e)
+    give_feedback(e)
     e.demography.bury('o1', 0, 'test')
     assert e.step().feedback == [dict(generation=0, organelle='o1', prompt=QUESTION, answer=ANSWER, up=True,
                                       reward=None, energy=None)]
-    with pytest.raises(ValueError, match="is alive, got 'o1'; known: o2, o3"): praised(e)
+    with pytest.raises(ValueError, match="is alive, got 'o1'; known: o2, o3"): give_feedback(e)
 
 
-@pytest.mark.parametrize('change, said', [
+@pytest.mark.parametrize('change, message', [
     (dict(organelle='o99'), 'known: o1, o2, o3'), (dict(organelle=['o1']), 'expected an organelle'),
     (dict(organelle='x' * 10**6), 'expected an organelle'), (dict(prompt='x' * 4097), 'at most 4096 characters'),
     (dict(prompt='x' * 2000), 'the context is 512'), (dict(answer='é' * 500), 'the context is 512'),
     (dict(prompt='\ud800'), 'Unicode text'), (dict(answer=None), 'Unicode text'), (dict(prompt=('a',)), 'Unicode'),
     (dict(up=1), 'True or False'), (dict(up='yes'), 'True or False')])
-def test_what_could_not_be_learned_from_is_refused_in_one_line(host, change, said):
+def test_what_could_not_be_learned_from_is_refused_in_one_line(host, change, message):
     population = Population(host, capacity=3, max_rank=1)
     for _ in range(3): population.birth(rank=1, rng=stream(0))
     scratch = Controls(EcologyConfig(), population)
-    with pytest.raises(ValueError, match=said) as error:
+    with pytest.raises(ValueError, match=message) as error:
         scratch.thumb(**dict(organelle='o1', prompt=QUESTION, answer=ANSWER, up=True) | change)
     assert one_line(error) and scratch.waiting == ({}, 0)
 
 
-def test_an_empty_answer_and_a_long_one_can_be_praised_and_written_down(host, tmp_path, monkeypatch):
+def test_feedback_on_an_empty_answer_and_a_long_one_is_recorded(host, tmp_path, monkeypatch):
     e = Ecology(host, small(feedback=1.))
     e.thumb('o1', QUESTION, '', False)
     e.thumb('o1', 'a | <b>\n' * 10, '\x00\x1b[31m', True)
@@ -303,7 +303,7 @@ def test_an_empty_answer_and_a_long_one_can_be_praised_and_written_down(host, tm
     run.append('feedback', [widest])
 
 
-def test_many_threads_at_the_desk_lose_nothing(host, monkeypatch):
+def test_requests_of_many_threads_are_all_kept(host, monkeypatch):
     monkeypatch.setattr(module, '_MOST', 10**6)
     e, applied, done = Ecology(host, small()), [], threading.Event()
     def press(k):
@@ -324,22 +324,22 @@ def test_many_threads_at_the_desk_lose_nothing(host, monkeypatch):
     assert all(own[k] == [f'{k} {i}' for i in range(40)] for k in own), 'in the order in which they were given'
 
 
-def test_the_desk_does_not_grow_for_ever(host):
+def test_waiting_feedback_is_limited(host):
     e = Ecology(host, small())
     for i in range(module._MOST): e.thumb('o1', QUESTION, str(i), True)
     e.thumb('o1', QUESTION, '0', False)
-    with pytest.raises(ValueError, match='at most 256 thumbs between two generations'): praised(e)
+    with pytest.raises(ValueError, match='at most 256 answers between two generations'): give_feedback(e)
     e.step()
-    praised(e)
+    give_feedback(e)
 
 
 # --- a run that is stopped
 
-def told(folder): return {table: (folder / f'{table}.jsonl').read_bytes() for table in TABLES if table != 'timings'}
+def recorded(folder): return {table: (folder / f'{table}.jsonl').read_bytes() for table in TABLES if table != 'timings'}
 
 
-def hands(monkeypatch):
-    "Somebody who asks while a generation ends: before its checkpoint, after it was lived"
+def late_requests(monkeypatch):
+    "Requests at the end of a generation, before its checkpoint"
     step = Ecology.step
     def asking(self):
         record = step(self)
@@ -352,18 +352,18 @@ def hands(monkeypatch):
     monkeypatch.setattr(Ecology, 'step', asking)
 
 
-def test_what_waits_at_a_kill_is_heeded_by_the_run_that_goes_on(host, tmp_path, monkeypatch):
-    hands(monkeypatch)
+def test_requests_that_wait_at_a_kill_are_applied_by_the_resumed_run(host, tmp_path, monkeypatch):
+    late_requests(monkeypatch)
     one, two = tmp_path / 'one', tmp_path / 'two'
     with begin_session(one, host, small(), seed=3, every=2) as session: session.live(4, log=None)
     def killed(record):
-        if record.row['generation'] == 2: raise KeyboardInterrupt       # that one is lived again
+        if record.row['generation'] == 2: raise KeyboardInterrupt       # that one is run again
     with pytest.raises(KeyboardInterrupt):
         begin_session(two, host, small(), seed=3, every=2).live(4, hooks=[killed], log=None)
     with resume_session(two, host, every=2) as session:
         assert session.ecology.generation == 2 and session.ecology.controls.waiting[1] == 2
         session.live(4, log=None)
-    assert told(one) == told(two) and session.ecology.config == small(), 'the run is what it was begun as'
+    assert recorded(one) == recorded(two) and session.ecology.config == small(), 'the run is what it was begun as'
     assert read(two, 'knobs').generation.tolist() == [2] * 6 + [3] * 2
     assert read(two, 'feedback').reward.tolist() == [.5, -.5]
     assert read(two, 'generations').season.tolist() == ['summer', 'summer', 'winter', 'summer']
@@ -382,7 +382,7 @@ def test_a_checkpoint_brings_the_knobs_back_to_every_part(host, tmp_path):
 
 
 @pytest.mark.parametrize('wrong', [dict(values={'ticket': -1.}), dict(turns={'winter': 2.5}), dict(values={'x': 1.})])
-def test_a_state_that_no_hand_could_have_made_is_refused(host, wrong):
+def test_a_state_that_no_request_can_lead_to_is_refused(host, wrong):
     scratch = Ecology(host, small()).controls
     with pytest.raises((ValueError, KeyError)): scratch.restore(scratch.state() | wrong)
 

@@ -1,10 +1,10 @@
-"""Why nothing is earned: three cases from made-up answers and from whole lives, and no advice that was not computed."""
+"""Why nothing is earned: three cases from made-up answers and from whole runs, and no advice that was not computed."""
 import math
 
 import pytest
 from hostile import ANSWERS, BIDI, ESCAPE, SCRIPT
-from test_ecology import small
-from test_sessions import told
+from ecology.test_ecology import small
+from ecology.test_sessions import recorded
 
 from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.diagnosis import (CASES, LAST, PATIENCE, Seen, books, break_even, by_cell, dark, diagnose, doomed,
@@ -65,9 +65,9 @@ def test_answers_to_one_question_are_its_k():
 def test_what_cannot_be_read_is_a_matter_of_form():
     found = look(*answers('math:1', 38, read=False, answer='Sure!'), *answers('math:1', 2, answer='8'),
                  host='a/b c', longest=4)
-    said = str(found)
-    assert found.case == 'unread' and '5.0% of 40' in said and '‹Sure!›' in said and '‹8›' not in said
-    assert "evolora calibrate 'a/b c'" in said and 'max_new_tokens 4' in said and 'price_' not in said
+    text = str(found)
+    assert found.case == 'unread' and '5.0% of 40' in text and '‹Sure!›' in text and '‹8›' not in text
+    assert "evolora calibrate 'a/b c'" in text and 'max_new_tokens 4' in text and 'price_' not in text
     assert 'max_new_tokens' not in str(look(*answers('math:1', 40, read=False), longest=5))
 
 
@@ -87,10 +87,10 @@ def test_hostile_replies_names_and_hosts_are_inert(reply):
 
 def test_what_is_never_right_is_too_hard_and_no_price_is_named():
     found = look(*answers('math:1', 40), *answers('math:3', 8), cells=['math:1', 'math:2', 'math:3'])
-    said = str(found)
-    assert found.case == 'wrong' and found.count['solved'] == 0 and '0 of 12 questions' in said and 'below 24%' in said
-    assert 'math:1, math:3; ' in said and 'not asked in these generations: math:2' in said
-    assert 'price_' not in said and 'at any price' in said and 'evolora host measure' in said
+    text = str(found)
+    assert found.case == 'wrong' and found.count['solved'] == 0 and '0 of 12 questions' in text and 'below 24%' in text
+    assert 'math:1, math:3; ' in text and 'not asked in these generations: math:2' in text
+    assert 'price_' not in text and 'at any price' in text and 'evolora host measure' in text
     assert 'evolora calibrate' in str(look(*answers('math:1', 40), form='3 solved questions'))
 
 
@@ -122,7 +122,7 @@ def test_what_is_named_is_rounded_to_the_safe_side():
     assert -1e-9 <= 1 - number('price_gflop at or below ') / prices['price_gflop'] < .01
 
 
-def test_cells_with_a_right_answer_are_told_from_those_without():
+def test_cells_with_and_without_a_right_answer_are_named():
     found = look(*answers('math:1', 40, right=4), *answers('math:3', 8))
     assert 'right at least once: math:1; never: math:3' in found.found
 
@@ -135,7 +135,7 @@ def test_right_answers_of_worthless_cells_are_no_matter_of_skill():
 @pytest.mark.parametrize('before, read, case', [
     (dict(parse_rate=.9, accuracy=.3), True, 'lost'), (dict(parse_rate=.9, accuracy=0.), True, 'wrong'),
     (dict(parse_rate=.9, accuracy=.3), False, 'lost'), (dict(parse_rate=.04, accuracy=.01), False, 'unread')])
-def test_neither_form_nor_cells_are_blamed_for_what_was_done_before(before, read, case):
+def test_neither_form_nor_cells_are_the_reason_if_energy_was_earned_before(before, read, case):
     found = look(*answers('math:1', 40, read=read), before=dict(generation=7, drift=.5) | before)
     assert found.case == case and ('until generation 7' in str(found)) == (case == 'lost')
 
@@ -145,7 +145,7 @@ def test_no_question_at_all_has_no_table():
     assert found.case == 'unasked' and '2 organelles hold 0 energy' in str(found) and 'pass@k' not in str(found)
 
 
-def test_the_energy_that_is_left_is_divided_by_what_the_ledger_says_is_lost():
+def test_the_energy_that_is_left_is_divided_by_its_fall_in_the_ledger():
     ledger = [dict(account=a, amount=x) for a, x in (('genesis', 30.), ('compute', -4.), ('relief', 1.))]
     two = [seen(*answers('math:1', 8), ledger=ledger),
            seen(*answers('math:1', 8), generation=1, energy=9., ledger=ledger[1:])]
@@ -153,7 +153,7 @@ def test_the_energy_that_is_left_is_divided_by_what_the_ledger_says_is_lost():
     assert 'does not fall' in str(look(*answers('math:1', 8)))
 
 
-def test_every_case_has_words_and_one_line_for_errors():
+def test_every_case_has_a_text_and_one_line_for_errors():
     found = [look(*answers('math:1', 40, read=False)), look(*answers('math:1', 40)), diagnose([seen()], ECONOMY)]
     assert [f.case for f in found] == ['unread', 'wrong', 'unasked']
     assert all(f.line.startswith(CASES[f.case]) and '\n' not in f.line for f in found) and '0.0% of 40' in found[0].line
@@ -177,17 +177,17 @@ def poor():
 
 @pytest.mark.parametrize('patience', [1, 2, 3, 7])
 def test_it_stops_while_organelles_are_alive_and_may_go_on(host, patience):
-    ecology, said = Ecology(host, noise()), []
+    ecology, lines = Ecology(host, noise()), []
     for turn in (1, 2):
-        ecology.run(50, patience=patience, log=said.append)
+        ecology.run(50, patience=patience, log=lines.append)
         assert ecology.generation == turn * patience and len(ecology.population) == 3
-        assert f'no energy was earned in generations 0 to {ecology.generation - 1}; 3 organelles are alive' in said[-1]
+        assert f'no energy was earned in generations 0 to {ecology.generation - 1}; 3 organelles are alive' in lines[-1]
 
 
-def test_a_run_that_reaches_its_end_is_told_all_the_same(host):
-    said = []
-    Ecology(host, noise()).run(3, patience=3, log=said.append)
-    assert 'no energy was earned' in said[-1]
+def test_a_run_that_reaches_its_end_has_a_diagnosis_as_well(host):
+    lines = []
+    Ecology(host, noise()).run(3, patience=3, log=lines.append)
+    assert 'no energy was earned' in lines[-1]
 
 
 @pytest.mark.parametrize('patience', [-1, 1.5, True, '3', None])
@@ -198,30 +198,30 @@ def test_patience_is_a_number_of_generations(host, patience):
 
 
 def test_it_stops_before_the_ticket_that_ends_all(host):
-    ecology, said = Ecology(host, poor()), []
-    ecology.run(50, patience=40, log=said.append)
-    assert doomed(ecology) and len(ecology.population) == 3 and 'bankrupt at its next ticket; 3 organelles' in said[-1]
-    ecology.run(50, patience=40, log=said.append)
-    assert not len(ecology.population) and said[-1].startswith('no organelle is left after generation')
+    ecology, lines = Ecology(host, poor()), []
+    ecology.run(50, patience=40, log=lines.append)
+    assert doomed(ecology) and len(ecology.population) == 3 and 'bankrupt at its next ticket; 3 organelles' in lines[-1]
+    ecology.run(50, patience=40, log=lines.append)
+    assert not len(ecology.population) and lines[-1].startswith('no organelle is left after generation')
 
 
 @pytest.mark.parametrize('case', ['unread', 'wrong', 'dear'])
-def test_a_life_is_told_its_case(host, monkeypatch, case):
+def test_a_run_logs_its_case(host, monkeypatch, case):
     draws = lambda task, text: stream(0, purpose=f'{task.id} {text}').random() < .15
     grades = {'unread': lambda *_: Grade(False, 0., False), 'wrong': lambda *_: Grade(True, 0., False),
               'dear': lambda task, text: Grade(True, float(draws(task, text)), draws(task, text))}
     graded(monkeypatch, grades[case])
     costly = EconomyConfig(founder_energy=6., newborn_energy=2., ticket=.3, price_token=.3)
-    ecology, said, records = Ecology(host, noise().model_copy(update={'economy': costly})), [], []
-    ecology.run(50, patience=0 if case == 'dear' else PATIENCE, hooks=[records.append], log=said.append)
-    assert (len(ecology.population) == 0) == (case == 'dear') and CASES[case] in said[-1]
-    assert 'cheaper ticket' not in said[-1] and 'founders' not in said[-1]
+    ecology, lines, records = Ecology(host, noise().model_copy(update={'economy': costly})), [], []
+    ecology.run(50, patience=0 if case == 'dear' else PATIENCE, hooks=[records.append], log=lines.append)
+    assert (len(ecology.population) == 0) == (case == 'dear') and CASES[case] in lines[-1]
+    assert 'cheaper ticket' not in lines[-1] and 'founders' not in lines[-1]
     if case == 'dear':
         recent = [Seen(r.row, r.episodes, r.ledger) for r in records[-LAST:]]
-        assert break_even(books(recent, costly), costly) and 'economy.price_level at or above' in said[-1]
+        assert break_even(books(recent, costly), costly) and 'economy.price_level at or above' in lines[-1]
 
 
-def test_one_earning_generation_begins_the_count_anew(host, monkeypatch):
+def test_a_generation_with_revenue_restarts_the_count(host, monkeypatch):
     graded(monkeypatch, lambda *_: Grade(True, *((1., True) if ecology.generation == 4 else (0., False))))
     ecology = Ecology(host, noise())
     ecology.run(30, patience=5, log=None)
@@ -230,9 +230,9 @@ def test_one_earning_generation_begins_the_count_anew(host, monkeypatch):
 
 def test_what_was_earned_before_is_named(host, monkeypatch):
     graded(monkeypatch, lambda *_: Grade(True, 1., True) if ecology.generation < 4 else Grade(False, 0., False))
-    ecology, said = Ecology(host, noise()), []
-    ecology.run(30, patience=2, log=said.append)
-    assert CASES['lost'] in said[-1] and 'until generation 3: 100.0% read, 100.0% right' in said[-1]
+    ecology, lines = Ecology(host, noise()), []
+    ecology.run(30, patience=2, log=lines.append)
+    assert CASES['lost'] in lines[-1] and 'until generation 3: 100.0% read, 100.0% right' in lines[-1]
 
 
 def test_a_life_that_earns_is_the_same_with_and_without(host, monkeypatch, tmp_path):
@@ -242,24 +242,24 @@ def test_a_life_that_earns_is_the_same_with_and_without(host, monkeypatch, tmp_p
     for name, patience in (('with', 2), ('without', 0)):
         with begin_session(tmp_path / name, host, config) as session:
             assert session.live(6, log=None, patience=patience) is None
-    assert told(tmp_path / 'with') == told(tmp_path / 'without')
+    assert recorded(tmp_path / 'with') == recorded(tmp_path / 'without')
     assert (tmp_path / 'with' / 'run.json').read_bytes() == (tmp_path / 'without' / 'run.json').read_bytes()
 
 
 # --- with a folder
 
 def test_a_dark_run_is_kept_resumed_and_judged_by_its_tables(host, tmp_path):
-    config, said = noise(), []
+    config, lines = noise(), []
     with begin_session(tmp_path / 'run', host, config, every=50) as session:
-        found = session.live(9, log=said.append, patience=3)
-        assert found.case == 'unread' and str(found) == said[-1] and session.ecology.generation == 3
+        found = session.live(9, log=lines.append, patience=3)
+        assert found.case == 'unread' and str(found) == lines[-1] and session.ecology.generation == 3
     with begin_session(tmp_path / 'straight', host, config) as straight: straight.live(5, log=None)
     with resume_session(tmp_path / 'run', host) as session:     # two more in a life of patience 5
         again = session.live(9, log=None, patience=5)
         assert session.ecology.generation == 5 and again.when == 'generations 0 to 4'
         assert again.count['answers'] == sum(g.row['episodes'] for g in session.ecology.history)
         assert again.count['answers'] == len(Run.open(tmp_path / 'run').rows('episodes'))
-    assert told(tmp_path / 'run') == told(tmp_path / 'straight')
+    assert recorded(tmp_path / 'run') == recorded(tmp_path / 'straight')
 
 
 def test_tables_and_memory_give_the_same_diagnosis(host, tmp_path):
@@ -271,11 +271,11 @@ def test_tables_and_memory_give_the_same_diagnosis(host, tmp_path):
         assert str(ours) == str(theirs) and len(session.seen(1)) == 2
 
 
-def test_what_ended_long_ago_is_told_again(host, tmp_path):
+def test_the_diagnosis_of_an_ended_run_is_given_again(host, tmp_path):
     with begin_session(tmp_path / 'run', host, poor()) as session: first = session.live(40, log=None)
-    said = []
-    with resume_session(tmp_path / 'run', host) as session: again = session.live(40, log=said.append)
-    assert first.why.startswith('no organelle is left') and str(again) == str(first) == said[-1]
+    lines = []
+    with resume_session(tmp_path / 'run', host) as session: again = session.live(40, log=lines.append)
+    assert first.why.startswith('no organelle is left') and str(again) == str(first) == lines[-1]
 
 
 def test_rows_without_a_generation_are_left_out():

@@ -1,4 +1,4 @@
-"""Whole worlds on a tiny host: the books balance, one seed is one story, and the dead leave nothing behind."""
+"""Whole ecologies on a tiny host: the books balance, one seed gives one record, and the dead leave nothing behind."""
 import json
 import os
 import signal
@@ -87,7 +87,7 @@ def test_the_books_balance_every_generation(host, chance_decides, seed):
         record = ecology.step()
         seen |= {(r['account'], r['reason']) for r in record.ledger}
         assert ecology.ledger.audit().balanced
-        for row in record.ledger:       # the rows alone tell every balance
+        for row in record.ledger:       # the rows alone give every balance
             assert row['account'] in ACCOUNTS or row['account'].startswith('o')
             balances[row['organelle']] = balances.get(row['organelle'], 0.) + row['amount']
             assert 0 <= row['balance'] <= ecology.config.economy.cap or row['reason'] in ('revenue', 'cost', 'penalty')
@@ -124,7 +124,7 @@ def test_a_generation_is_the_sum_of_its_tables(host, chance_decides):
     assert sum(r.row['births'] for r in records) and sum(r.row['deaths'] for r in records)
 
 
-def test_the_ledger_books_what_the_episodes_say(host, chance_decides):
+def test_the_ledger_agrees_with_the_episodes(host, chance_decides):
     _, records = live(host, small())
     for record in records:
         for id in {e['organelle'] for e in record.episodes}:
@@ -213,10 +213,10 @@ def test_the_dead_are_forgotten_everywhere(host, chance_decides, seed):
         assert set(ecology.curriculum._returns) <= living
         assert set(ecology.demography.recent.organelle) <= living
         assert set(ecology.demography.ranking().index) == living
-        # a dead organelle may be named only as somebody's parent
+        # a dead organelle may be named only as a parent of another
         ledger = {k: v for k, v in ecology.ledger.state().items() if k != 'rows'}
-        said = json.dumps([ecology.curriculum.state(), ledger])
-        assert not [id for id in dead if f'"{id}"' in said]
+        state = json.dumps([ecology.curriculum.state(), ledger])
+        assert not [id for id in dead if f'"{id}"' in state]
     assert len(dead) > 3
     for id in dead:
         with pytest.raises(KeyError): ecology.population[id]
@@ -261,13 +261,13 @@ def test_the_poor_have_no_children(host):
     assert sum(r.row['births'] for r in records) == 0
 
 
-def test_everybody_can_die(host):
-    said, records, config = [], [], small(variation=VariationConfig(mu=9), economy=EconomyConfig(
+def test_all_organelles_can_die(host):
+    log, records, config = [], [], small(variation=VariationConfig(mu=9), economy=EconomyConfig(
         founder_energy=1., newborn_energy=1., ticket=1., grace=2))
     ecology = Ecology(host, config)
-    ecology.run(30, hooks=[records.append], log=said.append)
+    ecology.run(30, hooks=[records.append], log=log.append)
     assert len(records) < 10 and len(ecology.population) == len(ecology.ledger) == 0 and ecology.ledger.audit().balanced
-    assert said[-1].startswith('no organelle is left') and 'cheaper' not in said[-1] and len(said) == len(records) + 1
+    assert log[-1].startswith('no organelle is left') and 'cheaper' not in log[-1] and len(log) == len(records) + 1
     last = records[-1].row
     assert (last['alive'], last['energy'], last['best'], last['best_fitness']) == (0, 0., None, None)
     assert {e['reason'] for e in rows(records, 'lineage') if e['event'] == 'death'} == {'bankrupt'}
@@ -284,7 +284,7 @@ def test_strikes_come_before_bankruptcy(host):
 
 
 def test_a_generation_may_ask_nothing(host):
-    "No energy and no minimum: nobody can afford a question, and life goes on"
+    "No energy and no minimum: no organelle can afford a question, and the run goes on"
     config = small(economy=EconomyConfig(founder_energy=0., ticket=0., newborn_energy=0.),
                    curriculum=CurriculumConfig(budget_min=0),
                    variation=VariationConfig(mu=9))
@@ -303,7 +303,7 @@ def test_winter_is_harder(host, chance_decides):
     assert tickets == [{.2}, {.2}, {.4}] * 2
 
 
-# --- who is asked what
+# --- which organelle is asked what
 
 @pytest.mark.parametrize('seed', range(3))
 def test_visitors_of_a_cell_meet_the_same_questions(host, chance_decides, seed):
@@ -331,12 +331,12 @@ def test_only_train_questions_of_the_chosen_cells_are_asked(host, monkeypatch, n
     assert {Cell(t.family, t.depth) for t in asked} <= {Cell.parse(c) for c in config.cells} <= set(ID_CELLS)
 
 
-def test_twins_answer_alike(host):
-    "Equal organelles have equal luck at equal questions: what differs in a comparison is what they are"
+def test_equal_organelles_answer_alike(host):
+    "Common random numbers: equal adapters give equal answers to equal questions"
     _, records = live(host, small(founders=3, founder_step=0.), generations=1)
-    said = {}
-    for e in records[0].episodes: assert said.setdefault(e['task'], e['answer']) == e['answer']
-    assert len(said) < len(records[0].episodes)
+    known = {}
+    for e in records[0].episodes: assert known.setdefault(e['task'], e['answer']) == e['answer']
+    assert len(known) < len(records[0].episodes)
 
 
 # --- being stopped
@@ -350,11 +350,11 @@ def interrupt(times):
 
 
 def test_ctrl_c_ends_after_the_generation_and_keeps_it(host, chance_decides):
-    ecology, said, kept, usual = Ecology(host, small()), [], [], signal.getsignal(signal.SIGINT)
-    records = ecology.run(50, hooks=[interrupt(1), kept.append], log=said.append)
+    ecology, lines, kept, usual = Ecology(host, small()), [], [], signal.getsignal(signal.SIGINT)
+    records = ecology.run(50, hooks=[interrupt(1), kept.append], log=lines.append)
     assert [r.row['generation'] for r in records] == [0, 1] and records == ecology.history
     assert kept[0].timing == records[0].timing and kept[1] is records[1]
-    assert said[-1] == 'stopped after generation 1, which is kept' and signal.getsignal(signal.SIGINT) is usual
+    assert lines[-1] == 'stopped after generation 1, which is kept' and signal.getsignal(signal.SIGINT) is usual
     # and it can go on
     ecology.run(2, hooks=[kept.append], log=None)
     assert story(kept) == story(live(host, small(), generations=4)[1])
@@ -414,7 +414,7 @@ def test_no_generations_is_an_error(host, generations):
 LEARNS = dict(curriculum=CurriculumConfig(budget=8., budget_max=8, copies=4))
 
 
-def test_everybody_learns_from_their_own_answers_once_a_generation(host, chance_decides, monkeypatch):
+def test_each_organelle_learns_from_its_own_answers_once_a_generation(host, chance_decides, monkeypatch):
     lessons, real = [], Plasticity.learn
     def learn(self, lesson, **keywords):
         lessons.append(lesson)
@@ -442,17 +442,17 @@ def test_learning_changes_weights_and_none_does_not(host, chance_decides):
     assert all(still.is_noop(id) == (id == 'o1') for id in still.ids) and not moved.is_noop('o1')
     assert all(r.row['gflops']['learn'] == 0 and r.row['drift'] is None for r in quiet)
     assert all(r.row['gflops']['learn'] > 0 and r.row['drift'] >= 0 for r in busy)
-    # the first generation plays before anybody has learned
+    # in the first generation the answers come before any learning
     assert [e['answer'] for e in quiet[0].episodes] == [e['answer'] for e in busy[0].episodes]
 
 
-def test_copies_differ_in_luck_and_organelles_share_it(host):
+def test_copies_differ_in_their_sampling_seed_and_organelles_share_it(host):
     config = small(**LEARNS, founders=3, founder_step=0., plasticity=PlasticityConfig(rule='none'),
                    traits=Traits(explore=0., selectivity=0.))
     _, (record,) = live(host, config, generations=1)
-    said = pd.DataFrame(record.episodes)
-    assert said.groupby(['organelle', 'family', 'depth', 'task']).answer.nunique().max() > 1
-    for _, rows in said.groupby(['family', 'depth', 'task']):           # all are no-ops here
+    answers = pd.DataFrame(record.episodes)
+    assert answers.groupby(['organelle', 'family', 'depth', 'task']).answer.nunique().max() > 1
+    for _, rows in answers.groupby(['family', 'depth', 'task']):           # all are no-ops here
         answers = rows.groupby('organelle').answer.agg(tuple)
         shortest = min(map(len, answers))
         assert len({a[:shortest] for a in answers}) == 1
@@ -551,7 +551,7 @@ def test_one_question_in_two_cells_is_graded_by_each(host):
     assert ecology._grade(plan, tasks, answers)['success'] == [False, True]
 
 
-def test_results_say_what_they_compare_with(host):
+def test_results_carry_the_hashes_of_what_they_compare_with(host):
     hashes, others = Ecology(host, small()).hashes(), Ecology(tiny_host(seed=1), small()).hashes()
     assert set(hashes) == {'streams', 'grader', 'host', 'cost'}
     assert [name for name in hashes if hashes[name] != others[name]] == ['host']

@@ -1,4 +1,4 @@
-"""Whole generations with merges: who is born and who ends, and that all books know of it."""
+"""Whole generations with merges: births and deaths, in all books at once."""
 import json
 from collections import Counter
 
@@ -30,7 +30,7 @@ def host(): return tiny_host()
 
 @pytest.fixture(autouse=True)
 def chance_decides(monkeypatch):
-    "In daily life chance decides, by question and answer; exams follow their script"
+    "Ordinary answers are graded by chance, by question and answer; gate tests follow their script"
     monkeypatch.setattr(Form, 'grade', lambda _, task, text: chance_decides(task, text))
 
 
@@ -46,7 +46,7 @@ def deaths(records): return {r['organelle']: r['reason'] for r in rows(records, 
 
 # --- a merge
 
-def test_a_merged_child_lives_and_is_nobody_else(host):
+def test_a_merged_child_lives_and_differs_from_its_parents(host):
     e = ecology(host, world(founders=2, merging=dict(wait=9)), tokens=400)
     first = e.step()
     (merge,), (end,) = first.merges, [d for d in first.decisions if d.gate == 'merged']
@@ -54,8 +54,8 @@ def test_a_merged_child_lives_and_is_nobody_else(host):
     assert (child.operator, child.parents, child.born) == ('merge', parents, 0) and end.numbers['child'] == child.id
     assert set(child.traits.niche.split('+')) == {e.population[p].traits.niche for p in parents} and len(parents) == 2
     ids = torch.tensor([[5, 6, 7, 8]] * 3)
-    said = e.population.logits(ids, organelles=[child.id, *parents])
-    assert not torch.equal(said[0], said[1]) and not torch.equal(said[0], said[2])
+    logits = e.population.logits(ids, organelles=[child.id, *parents])
+    assert not torch.equal(logits[0], logits[1]) and not torch.equal(logits[0], logits[2])
     assert all(same(merge.factors[id], e.population.factors(id)) for id in (child.id, *parents))
     born = [r for r in first.lineage if r['event'] == 'birth' and r['reason'] == 'birth']
     assert [(r['organelle'], r['parents'], r['operator']) for r in born] == [(child.id, list(parents), 'merge')]
@@ -103,14 +103,14 @@ def test_in_a_full_world_parents_make_room(host):
     assert len(e.population) == 3 and deaths([record]) == dict.fromkeys(merge.parents, f'absorbed by {merge.child}')
 
 
-def test_two_couples_merge_in_one_generation(host):
+def test_two_pairs_merge_in_one_generation(host):
     full = world(capacity=4, variation=VariationConfig(mu=4, offspring=0), merging=dict(merges=2))
     e = ecology(host, full, tokens=900)
     record = e.step()
     one, two = record.merges
     assert not {*one.parents} & {*two.parents} and e.assimilation.levels.found == [True, True]
     assert record.row['gates']['merged'] == 2 and replay(rows([record], 'gates')) == []
-    # Once there is room, parents stay: the first couple made it.
+    # Once there is room, parents stay: the first pair made it.
     assert set(e.population.ids) == {one.child, two.child, *two.parents}
     assert one.numbers['e'] > 0 and e.assimilation.last_merge == 0
 
@@ -140,7 +140,7 @@ def no_trace(e, id):
 def test_ordinary_births_leave_seats_for_probation():
     one = EcologyConfig(capacity=6, variation=dict(mu=4), assimilation=dict(merges=1, trials=2))
     assert (one.seats, one.model_copy(update=dict(capacity=2)).seats) == (4, 1)
-    assert EcologyConfig(capacity=6, variation=dict(mu=4), assimilation=dict(trials=2)).seats == 6, 'nobody merges'
+    assert EcologyConfig(capacity=6, variation=dict(mu=4), assimilation=dict(trials=2)).seats == 6, 'nothing merges'
 
 
 @pytest.mark.parametrize('absorb', [False, True])
@@ -160,7 +160,7 @@ def test_a_child_that_proves_itself_is_promoted(host, absorb):
     stipends = [r['amount'] for r in rows(records, 'ledger') if r['account'] == 'stipend']
     assert stipends == [2.] * len(records) and e.ledger.audit().balanced
     e.step()
-    assert not [r for r in e.history[-1].ledger if r['account'] == 'stipend'], 'who is promoted lives on its own'
+    assert not [r for r in e.history[-1].ledger if r['account'] == 'stipend'], 'a promoted child pays for itself'
 
 
 def test_a_child_that_does_not_is_gone_and_its_energy_accounted(host):
@@ -189,7 +189,7 @@ def test_a_bankrupt_child_is_not_promoted_and_its_gate_closes(host):
     (end,) = [d for d in record.decisions if d.organelle == trial.id]
     assert (end.gate, end.final, end.partners) == ('trial_expired', True, trial.child.parents) and not record.merges
     assert record.row['gates']['trial_expired'] == 1 and replay(rows([record], 'gates')) == []
-    assert not [r for r in record.ledger if r['account'] == 'stipend'], 'who is out is given nothing'
+    assert not [r for r in record.ledger if r['account'] == 'stipend'], 'a bankrupt child gets no stipend'
     no_trace(e, trial.id)
     assert set(trial.child.parents) <= {*e.population.ids}
 
@@ -201,13 +201,13 @@ def test_parents_may_die_in_the_generation_of_the_birth(host):
     assert e.step().row['gates']['trial_promoted'] == 1
 
 
-def test_selection_judges_nobody_on_probation(host):
+def test_selection_spares_children_on_probation(host):
     e, record, trial = with_trial(host, variation=VariationConfig(mu=1, offspring=0, protect=0, champions=False))
     assert record.row['deaths'] == 3 and trial.id in e.population and len(e.population) == 2
     assert lived(e, 1)[0].row['alive'] == 2
 
 
-def test_nobody_has_children_on_a_stipend(host):
+def test_a_child_on_a_stipend_has_no_children(host):
     e, _, trial = with_trial(host, variation=VariationConfig(mu=9, offspring=2, maturity=0))
     for id in e.population.ids:
         if id != trial.id: e.demography.bury(id, 0, 'test')
@@ -216,11 +216,11 @@ def test_nobody_has_children_on_a_stipend(host):
     assert e.step().row['births'] == 0 and trial.id in e.assimilation.trials
     e.assimilation.examiner.says = better
     record = e.step()
-    assert record.row['gates']['trial_promoted'] == 1 and record.row['births'] > 0, 'who is promoted may have them'
+    assert record.row['gates']['trial_promoted'] == 1 and record.row['births'] > 0, 'a promoted child may have them'
     assert {tuple(r['parents']) for r in record.lineage if r['event'] == 'birth'} == {(trial.id,)}
 
 
-def test_when_everybody_dies_every_gate_is_closed(host):
+def test_when_all_organelles_die_every_gate_is_closed(host):
     e, _, trial = with_trial(host)
     for id in e.population.ids:
         e.ledger.charge(id, e.ledger.balance(id), 'evidence', 1)
@@ -233,13 +233,13 @@ def test_when_everybody_dies_every_gate_is_closed(host):
 # --- long lives
 
 def chance(name, task, i):
-    "A child is a little better than anybody, and the rest is luck"
+    "By chance the child is right on 75 % of the questions, other organelles on 35 %; the host on all"
     draw = stream(0, purpose=f'{name} {task.id}').random()
     return name == 'host' or draw < {'child': .75}.get(name, .35)
 
 
 LIVES = {'plain': {}, 'absorb': dict(merging=dict(absorb=True)),
-         'two couples': dict(merging=dict(merges=2, trials=2, pairs=48)),
+         'two pairs': dict(merging=dict(merges=2, trials=2, pairs=48)),
          'crowded': dict(capacity=5, variation=VariationConfig(mu=4, offspring=2, protect=12)),
          'busy': dict(variation=VariationConfig(mu=5, offspring=2, protect=12),
                       plasticity=PlasticityConfig(rule='local'),
@@ -256,16 +256,16 @@ def test_all_books_agree_in_every_generation(host, life):
     frozen = host.weights_hash()
     for generation in range(16):
         if not len(e.population): break
-        exams, opened, old = len(a.examiner.exams), len(a.levels.found), set(a.trials)
+        looks, opened, old = len(a.examiner.exams), len(a.levels.found), set(a.trials)
         record = e.step()
         r, ids = record.row, set(e.population.ids)
-        # energy and tokens: every balance is the sum of its rows, and nobody owes
+        # energy and tokens: every balance is the sum of its rows, and none is negative
         assert e.ledger.audit().balanced and min(e.ledger.balances.values(), default=0) >= 0
         for row in record.tokens: sums[row['organelle']] += row['tokens']
         assert {k: n for k, n in sums.items() if n} == {k: n for k, n in a.tokens.balances.items() if n}
         assert all(0 <= n <= c.token_cap for n in a.tokens.balances.values())
         # what was asked was paid for, with gate questions only
-        new = a.examiner.exams[exams:]
+        new = a.examiner.exams[looks:]
         asked = sum(len(who) * len(tasks) for who, tasks, _ in new)
         spent = -sum(x['tokens'] for x in record.tokens if x['reason'] in ('spent', 'survey'))
         assert r['gate_answers'] == asked == spent
@@ -280,7 +280,7 @@ def test_all_books_agree_in_every_generation(host, life):
         assert replay(rows([record], 'gates')) == []
         for d in record.decisions:
             assert record.explain(d.organelle).split('\n').count(str(d)) == 1
-        # lives: nobody is lost, nobody is too many, the dead are nowhere
+        # births and deaths: no organelle is lost, none is too many, the dead are nowhere
         events = Counter(x['event'] for x in record.lineage if x['reason'] != 'founder')
         assert (r['births'], r['deaths'], r['alive']) == (events['birth'], events['death'], len(ids))
         assert len(ids) <= e.config.capacity and set(e.ledger.balances) == ids
@@ -317,23 +317,23 @@ def test_the_same_seed_decides_the_same(host, monkeypatch):
         e = examined_for_real(host, config, seed)
         lives.append((story(lived(e, 4)), e.assimilation.levels.state(), e.assimilation.tokens.state()))
     assert lives[0] == lives[1] and lives[0][0]['gates'] != lives[2][0]['gates']
-    assert any('uplift_below_threshold' in row for row in lives[0][0]['gates']), 'somebody was tested'
+    assert any('uplift_below_threshold' in row for row in lives[0][0]['gates']), 'a child was tested'
 
 
 def hash_of(task, text): return seed_of(0, purpose=text, organelle=task.id) % 1000 / 1000
 
 
-def test_exams_leave_daily_life_as_it_is(host):
-    "A world in which couples are tested in vain lives as one that knows no merges"
+def test_gate_tests_leave_ordinary_generations_as_they_are(host):
+    "Without an accepted child, a run with tests of pairs equals a run without merges"
     config = world(merging=dict(income=0.), plasticity=PlasticityConfig(rule='local'),
                    variation=VariationConfig(mu=4, offspring=1))
-    with_exams = examined_for_real(host, config, 4)
+    with_tests = examined_for_real(host, config, 4)
     without = ecology(host, config.model_copy(update={'assimilation': AssimilationConfig()}), seed=4)
-    lives = [story(lived(e, 5)) for e in (with_exams, without)]
+    lives = [story(lived(e, 5)) for e in (with_tests, without)]
     for table in ('episodes', 'ledger', 'lineage'): assert lives[0][table] == lives[1][table]
-    assert with_exams.assimilation.levels.found and lives[1]['gates'] == lives[1]['tokens'] == []
-    assert with_exams.curriculum.state() == without.curriculum.state()
-    for id in without.population.ids: assert same(with_exams.population.factors(id), without.population.factors(id))
+    assert with_tests.assimilation.levels.found and lives[1]['gates'] == lives[1]['tokens'] == []
+    assert with_tests.curriculum.state() == without.curriculum.state()
+    for id in without.population.ids: assert same(with_tests.population.factors(id), without.population.factors(id))
 
 
 # --- edges
@@ -345,7 +345,7 @@ def test_without_merges_there_are_no_gates(host):
     assert {(r.row['floor'], r.row['roi_gate'], r.row['gate_answers']) for r in records} == {(1., 1., 0)}
 
 
-def test_nobody_can_afford_a_question(host):
+def test_no_organelle_can_afford_a_question(host):
     config = world(economy=EconomyConfig(founder_energy=0., ticket=0., newborn_energy=0.),
                    curriculum=CurriculumConfig(budget_min=0))
     record = ecology(host, config).step()
@@ -353,7 +353,7 @@ def test_nobody_can_afford_a_question(host):
 
 
 @pytest.mark.parametrize('cells', [['math:1'], ['math:1', 'math:2']])
-def test_a_world_of_one_family_merges_nobody(host, cells):
+def test_a_world_of_one_family_merges_nothing(host, cells):
     e = ecology(host, world(cells=cells), tokens=400, niches=['', 'math'])
     records = lived(e, 2)
     assert {d.numbers['fits'] for r in records for d in r.decisions if d.gate == 'no_partner'} == {0}
@@ -361,7 +361,7 @@ def test_a_world_of_one_family_merges_nobody(host, cells):
 
 def test_one_organelle_has_its_turn(host):
     record = ecology(host, world(founders=1), tokens=400).step()
-    assert record.row['gates'].get('no_partner') == 1 and record.decisions[-1].numbers['best'] == 'nobody'
+    assert record.row['gates'].get('no_partner') == 1 and record.decisions[-1].numbers['best'] == 'no organelle'
 
 
 def test_a_winter_is_harder_to_be_solvent_in(host):
@@ -380,8 +380,8 @@ def test_a_drought_shows_in_the_record(host):
 
 def test_a_record_explains_and_lets_go(host):
     records = lived(ecology(host, world(), tokens=400), 2)
-    told = records[0].explain(records[0].merges[0].parents[0])
-    assert told.count('\n') >= 5 and 'merged: ' in told and records[0].explain('o99') == 'o99 had no turn'
+    text = records[0].explain(records[0].merges[0].parents[0])
+    assert text.count('\n') >= 5 and 'merged: ' in text and records[0].explain('o99') == 'o99 had no turn'
     assert 'merged 1' in repr(records[0])
     kept = records[0].numbers_only()
     assert kept.decisions is kept.tokens is None and kept.merges == () and repr(kept) == repr(records[0])

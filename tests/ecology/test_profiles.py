@@ -1,4 +1,4 @@
-"""Hosts on paper: what is counted without weights is what there is with them, and prices that fit keep a life going."""
+"""Blueprints of hosts: counts without weights equal those with them, and scaled prices keep a run going."""
 from dataclasses import replace
 
 import numpy as np
@@ -108,7 +108,7 @@ def test_a_blueprint_has_the_shapes_and_costs_of_its_host(architecture, tmp_path
     assert blueprint(host).id == host.id
 
 
-def test_a_blueprint_takes_no_luck():
+def test_a_blueprint_draws_no_random_numbers():
     torch.manual_seed(7)
     np.random.seed(7)
     ours, theirs = torch.get_rng_state(), np.random.get_state()[1].copy()
@@ -215,8 +215,8 @@ def test_only_backprop_keeps_the_blocks_between(architecture):
 
 @every_architecture
 @pytest.mark.parametrize('rule', RULES)
-def test_the_paper_knows_what_a_lesson_keeps(architecture, rule):
-    "The forecast reads the same lesson on tensors without numbers; only fused attention may keep less than it says"
+def test_the_forecast_of_what_a_lesson_keeps(architecture, rule):
+    "The forecast reads the same lesson on tensors without numbers; only fused attention may keep less than forecast"
     host, config = tiny_host(architecture), load_config('debug')
     writers = config.model_copy(update={'targets': ['o_proj', 'down_proj'], 'blocks': None})
     plan = blueprint(host)

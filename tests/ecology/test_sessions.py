@@ -50,8 +50,8 @@ def lived(folder, host, config, stops, seed=3, every=2):
     return folder
 
 
-def told(folder):
-    "All that a run wrote down, but how long it took"
+def recorded(folder):
+    "All tables of a run but the timings, as bytes"
     return {table: (folder / f'{table}.jsonl').read_bytes() for table in TABLES
             if table != 'timings' and (folder / f'{table}.jsonl').exists()}
 
@@ -94,7 +94,7 @@ def differences(one, two, path='', seen=None):
 
 @pytest.fixture
 def busy(monkeypatch):
-    "An ecology in which somebody learns, is born, is on probation, and is praised; knobs are turned, and tokens spent"
+    "An ecology with learning, births, probation and human feedback, whose knobs are turned and tokens spent"
     monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: chance_decides(task, text))
     monkeypatch.setattr('evolora.assimilation.pairing.Examiner', Script)
     e, _, _ = with_trial(tiny_host(), merging=dict(probation=9), plasticity=PlasticityConfig(probe=.5),
@@ -109,7 +109,7 @@ def busy(monkeypatch):
 
 
 def newborn(one):
-    "Another ecology of the same kind that has not lived yet, with the same script for exams"
+    "Another ecology of the same kind that has not lived yet, with the same script for gate tests"
     two = Ecology(one.host, one.config, seed=one.seed)
     two.assimilation.examiner = Script(two.population, one.assimilation.examiner.says)
     return two
@@ -143,7 +143,7 @@ def test_the_walk_would_find_a_part_that_is_forgotten(busy, tmp_path, monkeypatc
 def test_twice_k_is_k_and_k(host, tmp_path, name):
     config = preset(name)
     one, two = lived(tmp_path / 'one', host, config, [6]), lived(tmp_path / 'two', host, config, [3, 4, 6])
-    assert told(one) == told(two) and len(told(one)['generations'].splitlines()) == 6
+    assert recorded(one) == recorded(two) and len(recorded(one)['generations'].splitlines()) == 6
     assert kept(one) == kept(two)
 
 
@@ -161,7 +161,7 @@ def test_the_order_of_keys_in_a_configuration_makes_no_difference(host, tmp_path
     turned = config.model_copy(update={'variation': config.variation.model_copy(
         update={'operators': dict(reversed(config.variation.operators.items()))})})
     one, two = (lived(tmp_path / n, host, c, [4]) for n, c in (('one', config), ('two', turned)))
-    assert told(one) == told(two)
+    assert recorded(one) == recorded(two)
 
 
 def test_a_session_goes_on_to_a_total(host, tmp_path, capsys):
@@ -197,7 +197,7 @@ KILLED = """
     for name in ('fsync', 'replace', 'rename', 'truncate', 'unlink'): setattr(os, name, deadly(getattr(os, name)))
     if folder.exists(): session = sessions.resume_session(folder, host, every=2)
     else: session = sessions.begin_session(folder, host, EcologyConfig.model_validate_json(config), seed=3, every=2)
-    with session: session.live(stop, say=None)
+    with session: session.live(stop, log=None)
     print(events)
 """
 
@@ -213,7 +213,7 @@ def test_a_run_does_not_slip_into_another_dtype(host, tmp_path):
             folder, load_host('embedded', dtype='bfloat16', threads=1))
 
 
-def test_whoever_is_killed_between_two_writes_goes_on_as_if_nothing_had_been(host, tmp_path):
+def test_a_run_killed_between_two_writes_resumes_to_the_same_tables(host, tmp_path):
     config = preset('frozen')
     whole = killed(tmp_path / 'whole', config, 0)
     assert whole.returncode == 0, whole.stderr
@@ -223,7 +223,7 @@ def test_whoever_is_killed_between_two_writes_goes_on_as_if_nothing_had_been(hos
         assert killed(folder, config, at).returncode == -signal.SIGKILL
         done = killed(folder, config, 0)
         assert done.returncode == 0, done.stderr
-        assert told(folder) == told(tmp_path / 'whole') and not list(folder.rglob('*.tmp'))
+        assert recorded(folder) == recorded(tmp_path / 'whole') and not list(folder.rglob('*.tmp'))
 
 
 def test_a_torn_table_is_cut_to_its_checkpoint(host, tmp_path):
@@ -235,7 +235,7 @@ def test_a_torn_table_is_cut_to_its_checkpoint(host, tmp_path):
     with lived_again as session:
         assert session.ecology.generation == 2 and len(Run.open(torn).rows('generations')) == 2
         session.live(4, log=None)
-    assert told(torn) == told(whole)
+    assert recorded(torn) == recorded(whole)
 
 
 # --- a full disk
@@ -248,11 +248,11 @@ FULL = """
     from evolora.ecology.sessions import begin_session
     host = load_host('embedded', threads=1)
     with begin_session(Path(sys.argv[1]), host, EcologyConfig.model_validate_json(sys.argv[2]), seed=3, every=2) as s:
-        s.live(3, say=None)
+        s.live(3, log=None)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         size = max(p.stat().st_size for p in Path(sys.argv[1]).glob('*.jsonl')) + 200
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-        try: s.live(6, say=None)
+        try: s.live(6, log=None)
         except OSError as e: print('stopped:', e.strerror)
 """
 
@@ -266,7 +266,7 @@ def test_a_full_disk_ends_a_run_between_two_generations(host, tmp_path):
     last = {table: {row['generation'] for row in run.rows(table)} for table in ('generations', 'episodes', 'ledger')}
     assert last['generations'] == last['episodes'] == {0, 1, 2} and max(last['ledger']) == 2, 'all tables or none'
     with resume_session(folder, host, every=2) as session: session.live(6, log=None)
-    assert told(folder) == told(lived(tmp_path / 'whole', host, config, [6]))
+    assert recorded(folder) == recorded(lived(tmp_path / 'whole', host, config, [6]))
 
 
 # --- what is refused
@@ -286,15 +286,15 @@ def everything(folder):
 
 def refused(folder, host, match):
     before = everything(folder)
-    with pytest.raises(ValueError, match=match) as said: resume_session(folder, host)
-    assert '\n' not in str(said.value) and everything(folder) == before, 'nothing is changed'
+    with pytest.raises(ValueError, match=match) as error: resume_session(folder, host)
+    assert '\n' not in str(error.value) and everything(folder) == before, 'nothing is changed'
 
 
 def last(folder): return checkpoints(folder)[-1]
 
 
 def rewritten(folder, change):
-    "What a forger would do: change the state, and make a manifest that fits"
+    "A forgery: change the state, and make a manifest that fits"
     path = last(folder) / 'state.json'
     tree = json.loads(path.read_text())
     change(tree)
@@ -345,9 +345,9 @@ def edit(path, old, new):
 
 @pytest.mark.parametrize('what', DAMAGE)
 def test_damage_is_named_and_nothing_is_changed(host, copy, what):
-    damage, says = DAMAGE[what]
+    damage, message = DAMAGE[what]
     damage(copy)
-    refused(copy, host, says)
+    refused(copy, host, message)
 
 
 FORGERIES = {
@@ -357,7 +357,7 @@ FORGERIES = {
     'a part that is missing': lambda t: t['parts'].pop('ledger'),
     'a part too many': lambda t: t['parts'].update(shell='rm'),
     'a key too many': lambda t: t.update(shell='rm'),
-    'an account of nobody': lambda t: t['parts']['ledger']['balances'].update(o99=1.),
+    'an account without an organelle': lambda t: t['parts']['ledger']['balances'].update(o99=1.),
     'energy from nowhere': lambda t: t['parts']['ledger']['balances'].update(
         {next(iter(t['parts']['ledger']['balances'])): 50.}),
     'a sum that is no number': lambda t: t['parts']['ledger']['sums'].update(market='1/0'),
@@ -384,7 +384,7 @@ def test_a_deep_or_huge_state_is_refused(host, copy):
 
 
 def test_a_generation_without_a_row_is_noticed(host, copy):
-    "By whoever forged a manifest, or stepped an ecology without its session"
+    "After a forged manifest, or a step of the ecology outside its session"
     path, manifest = copy / 'timings.jsonl', last(copy) / 'manifest.json'
     path.write_bytes(b''.join(path.read_bytes().splitlines(keepends=True)[:-1]))
     known = json.loads(manifest.read_text())
@@ -404,7 +404,7 @@ def test_other_arithmetic_is_named(host, copy):
     finally: torch.set_num_threads(1)
 
 
-def test_swapped_checkpoints_are_told_apart(host, copy, tmp_path):
+def test_swapped_checkpoints_are_refused(host, copy, tmp_path):
     "Each is whole in itself, but of another run"
     other = lived(tmp_path / 'other', host, preset('debug'), [4], seed=4)
     shutil.rmtree(last(copy))
@@ -418,7 +418,7 @@ def test_a_renamed_checkpoint_is_another_generation(host, copy):
     refused(copy, host, 'expected the state of an ecology')
 
 
-def test_who_is_interrupted_in_the_middle_of_a_generation_has_to_resume(host, tmp_path, monkeypatch):
+def test_a_session_interrupted_within_a_generation_has_to_be_resumed(host, tmp_path, monkeypatch):
     "What is in memory is then half a generation; only the checkpoint is whole"
     config, folder, real = preset('frozen'), tmp_path / 'a', Ecology.step
     with begin_session(folder, host, config, seed=3, every=2) as session:
@@ -430,10 +430,10 @@ def test_who_is_interrupted_in_the_middle_of_a_generation_has_to_resume(host, tm
         with pytest.raises(KeyboardInterrupt): session.live(6, log=None)
         monkeypatch.undo()
         for attempt in (lambda: session.live(6, log=None), session.save):
-            with pytest.raises(ValueError, match='resume_session') as said: attempt()
-            assert '\n' not in str(said.value)
+            with pytest.raises(ValueError, match='resume_session') as error: attempt()
+            assert '\n' not in str(error.value)
         with resume_session(folder, host) as again: again.live(6, log=None)
-    assert told(folder) == told(lived(tmp_path / 'whole', host, config, [6]))
+    assert recorded(folder) == recorded(lived(tmp_path / 'whole', host, config, [6]))
 
 
 def test_a_session_that_is_over_writes_no_more(host, copy):
@@ -474,15 +474,15 @@ def test_a_colony_is_had_without_its_books(host, copy, good):
     before = everything(copy)
     population, run = colony(copy, {'embedded': host})
     assert population.weights_hash() == expected and run.seed == 3 and everything(copy) == before
-    with resume_session(copy, host): assert len(colony(copy, {'embedded': host})[0]), 'also while somebody is at work'
-    for hosts, says in (({'embedded': tiny_host()}, 'host was'), ({'embedded': host}, 'expected the bytes')):
-        with pytest.raises(ValueError, match=says): colony(copy, hosts)
+    with resume_session(copy, host): assert len(colony(copy, {'embedded': host})[0]), 'also while a session is open'
+    for hosts, message in (({'embedded': tiny_host()}, 'host was'), ({'embedded': host}, 'expected the bytes')):
+        with pytest.raises(ValueError, match=message): colony(copy, hosts)
         flip(last(copy) / 'state.json')
     with pytest.raises(ValueError, match='expected a run folder'): colony(copy.parent)
 
 
 def test_a_colony_of_another_record_is_refused(host, copy):
-    "A model card would tell the seed that somebody wrote there"
+    "Otherwise a model card would name a forged seed"
     edit(copy / 'run.json', b'"seed": 3', b'"seed": 4')
     with pytest.raises(ValueError, match='run.json expected what was written'): colony(copy, {'embedded': host})
 

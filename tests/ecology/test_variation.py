@@ -1,4 +1,4 @@
-"""What no lesson shows of `variation`: phenotypes over seeds, exactness over ranks, the edges of selection."""
+"""Beyond the notebook of `variation`: changed logits over seeds, exactness over ranks, the edges of selection."""
 import numpy as np
 import pandas as pd
 import pytest
@@ -167,7 +167,7 @@ def test_variances_by_simulation():
     assert abs(within - .25) < .01 and abs(between - .09) < .012
 
 
-def test_where_all_are_alike_nobody_is_competent():
+def test_where_all_are_alike_competence_is_zero():
     rng = np.random.default_rng(1)
     draws = [reliability(episodes([(f'o{i + 1}', 0, 'math', 1, str(t), rng.random() < .5, 1.)
                                   for i in range(12) for t in range(20)])) for _ in range(60)]

@@ -204,7 +204,7 @@ def test_roi_of_nothing_spent_is_unknown():
     assert gini([]) == effective_population([]) == 0 == gini([0., 0.])
 
 
-def test_the_ticket_costs_what_it_says_and_more_in_winter():
+def test_the_ticket_costs_what_is_configured_and_more_in_winter():
     ledger = Ledger(CONFIG)
     ledger.open('o1', 5., generation=0)
     assert ledger.pay_ticket('o1', 1) == ledger.pay_ticket('o1', 2, factor=2.) == 'paid'

@@ -1,4 +1,4 @@
-"""What no lesson shows of `answering`: who is asked, what counts as the same answer, what strangers may say."""
+"""What no lesson shows of `answering`: which members are asked, what counts as the same answer, hostile text."""
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,10 +26,10 @@ PROMPTS = {'math': 'What is 12 + 30?', 'string.sort': 'Sort the letters: hgfa',
 
 
 class Colony(Actors):
-    "Actors who can be asked to verify, too: `likes(verifier, prompt, text)` is each token's log-probability"
-    def __init__(self, says, ids=('o1', 'o2', 'o3'), likes=lambda who, prompt, text: -1.):
-        super().__init__(lambda id, prompt, seed: says(id, prompt), ids)
-        self.likes, self.heard, self.read = likes, [], []
+    "Actors that can be asked to verify, too: `likes(verifier, prompt, text)` is each token's log-probability"
+    def __init__(self, reply_of, ids=('o1', 'o2', 'o3'), likes=lambda who, prompt, text: -1.):
+        super().__init__(lambda id, prompt, seed: reply_of(id, prompt), ids)
+        self.likes, self.answered, self.read = likes, [], []
         self.host = SimpleNamespace(encode=lambda prompts: [[1] * 10 for _ in prompts],
                                     config=SimpleNamespace(get_text_config=SimpleNamespace),
                                     meter=SimpleNamespace(forward=lambda tokens, logits: 1000 * tokens + logits))
@@ -39,7 +39,7 @@ class Colony(Actors):
     def generate(self, prompts, organelles, *, temperature, max_new_tokens, seeds=None, rows=512,
                  on_rows=None):
         assert temperature == 0
-        self.heard += zip(organelles, prompts)
+        self.answered += zip(organelles, prompts)
         made = super().generate(prompts, organelles, temperature=temperature, seeds=[0] * len(prompts),
                                 max_new_tokens=max_new_tokens, rows=rows, on_rows=on_rows)
         made.tokens = [[*map(ord, text), 1] for text in made.texts]
@@ -62,20 +62,20 @@ def router(best='o1', **table):
 ROUTER = router(math='o2', string_sort='o3', json_repair='o1', logic_bool='o2')
 
 
-def says(**texts): return lambda id, prompt: texts[id or 'host']
+def reply_of(**texts): return lambda id, prompt: texts[id or 'host']
 
 
 def test_a_route_asks_one_member_and_the_host_where_nothing_is_recognised():
-    colony = Colony(says(o1='1', o2='2', o3='3', host='4'))
+    colony = Colony(reply_of(o1='1', o2='2', o3='3', host='4'))
     for family, who in (('math', 'o2'), ('string.sort', 'o3'), ('json_repair', 'o1'), (None, None)):
-        colony.heard.clear()
+        colony.answered.clear()
         reply = ask(colony, PROMPTS[family], router=ROUTER)
         assert (reply.who, reply.text, reply.guess.family) == (who, who[1] if who else '4', family)
-        assert colony.heard == [(who, PROMPTS[family])] and list(reply.answers.organelle) == [who]
+        assert colony.answered == [(who, PROMPTS[family])] and list(reply.answers.organelle) == [who]
         assert reply.flops == 2 * 10**9 and ('nothing like it' if family is None else family) in reply.why
 
 
-def test_the_ranking_has_everybody_once_and_says_why():
+def test_the_ranking_has_each_organelle_once_with_the_reason():
     order = ranking(Colony(None, ids=('o4', 'o1', 'o2', 'o3')), ROUTER, 'string.sort')
     assert order == {'o3': 'chosen for string.sort', 'o1': 'best overall', 'o2': 'chosen for math, logic.bool',
                      'o4': 'chosen for nothing'}
@@ -85,17 +85,17 @@ def test_the_ranking_has_everybody_once_and_says_why():
 
 
 def test_named_members_are_asked_in_the_order_of_the_ranking():
-    colony = Colony(says(o1='1', o2='2', o3='3', host='4'))
+    colony = Colony(reply_of(o1='1', o2='2', o3='3', host='4'))
     reply = ask(colony, PROMPTS['math'], router=ROUTER, members=['o3', None, 'o1'], strategy='vote')
     assert list(reply.answers.organelle) == ['o1', 'o3', None] and reply.answers.why.iloc[2] == 'the bare host'
-    assert reply.who == 'o1' and 'as many say something else: o1 is trusted most' in reply.why
+    assert reply.who == 'o1' and 'as many another one: o1 is trusted most' in reply.why
     routed = ask(colony, PROMPTS['math'], router=ROUTER, members=['o3', 'o1'])
     assert routed.who == 'o1' and len(routed.answers) == 1
     assert ask(colony, PROMPTS['math'], router=ROUTER, members=[None]).text == '4'
 
 
 def test_a_team_has_the_size_that_was_asked_for():
-    colony = Colony(says(o1='1', o2='2', o3='3'))
+    colony = Colony(reply_of(o1='1', o2='2', o3='3'))
     for size, who in ((1, ['o2']), (2, ['o2', 'o1']), (9, ['o2', 'o1', 'o3'])):
         assert list(ask(colony, PROMPTS['math'], router=ROUTER, strategy='vote', team=size).answers.organelle) == who
 
@@ -105,35 +105,35 @@ def test_a_team_has_the_size_that_was_asked_for():
     ('math', ('Answer: 8', '7', 'I think\n8'), 'o1', 2.),           # the last line counts, as for the grader
     ('math', ('eight', '7', 'eight'), 'o2', 1.),                    # what cannot be read counts for nothing
     ('math', ('8', 'seven', '9'), 'o1', 1.),                        # a tie goes to the ranking, readable ones only
-    ('math', ('a', 'b', 'b'), 'o2', 0.),                            # nobody can be read
+    ('math', ('a', 'b', 'b'), 'o2', 0.),                            # no answer can be read
     ('json_repair', ('{"b":2}', '{"a": 1,"b":2}', '{"b":2,"a":1}'), 'o2', 2.),      # one object, two spellings
     ('logic.bool', ('tftf', 'TFTF', 'tftf'), 'o2', 1.),             # the grader is strict about case
-    (None, ('Because\nof  Rain', 'sun', 'OF RAIN'), 'o1', 2.),      # nothing is known of an unknown family
+    (None, ('Because\nof  Rain', 'sun', 'OF RAIN'), 'o1', 2.),      # an unknown family is read by its last line
     (None, ('', 'sun', ''), 'o2', 1.)])
 def test_equal_answers_count_together(family, texts, chosen, count):
-    colony = Colony(says(**dict(zip(('o1', 'o2', 'o3'), texts))))
+    colony = Colony(reply_of(**dict(zip(('o1', 'o2', 'o3'), texts))))
     reply = ask(colony, PROMPTS[family], router=ROUTER, strategy='vote', members=['o1', 'o2', 'o3'])
     assert reply.who == chosen and reply.text == texts[int(chosen[1]) - 1]
     assert reply.answers.set_index('organelle').score[chosen] == count and reply.answers.score.max() == count
-    assert ('nobody' if count == 0 else f'{count:.0f} of 3') in reply.why
+    assert ('no member' if count == 0 else f'{count:.0f} of 3') in reply.why
 
 
 def test_the_second_member_verifies_what_the_others_propose():
-    colony = Colony(says(o1='yes', o2='no', o3='maybe'), likes=lambda who, prompt, text: -len(text))
+    colony = Colony(reply_of(o1='yes', o2='no', o3='maybe'), likes=lambda who, prompt, text: -len(text))
     reply = ask(colony, PROMPTS['math'], router=ROUTER, strategy='verify')        # o2 first, then o1, then o3
-    assert {who for who, _ in colony.heard} == {'o2', 'o3'} and {who for who, *_ in colony.read} == {'o1'}
+    assert {who for who, _ in colony.answered} == {'o2', 'o3'} and {who for who, *_ in colony.read} == {'o1'}
     assert (reply.text, reply.who) == ('no', 'o2') and 'o1 gives it -2.00' in reply.why and '-5.00' in reply.why
     assert dict(zip(reply.answers.organelle, reply.answers.text)) == {'o2': 'no', 'o1': '(verifies)', 'o3': 'maybe'}
     assert list(reply.answers.score[[0, 2]]) == [-2, -5] and math.isnan(reply.answers.score[1])
     # Generating: 1 + characters; reading: 10 tokens of the prompt and the characters, with as many logits and one more.
     assert reply.flops == (3 + 6) * 10**9 + sum(1007 * (10 + n) + n + 1 for n in (2, 5))
-    other = ask(Colony(says(o1='yes', o2='no', o3='maybe'), likes=lambda *row: len(row[2]) - 9.),
+    other = ask(Colony(reply_of(o1='yes', o2='no', o3='maybe'), likes=lambda *row: len(row[2]) - 9.),
                 PROMPTS['math'], router=ROUTER, strategy='verify')
     assert (other.text, other.who) == ('maybe', 'o3')
 
 
 def test_equal_proposals_are_read_once_and_the_first_is_chosen():
-    colony = Colony(says(o1='x', o2='8', o3='8'))
+    colony = Colony(reply_of(o1='x', o2='8', o3='8'))
     reply = ask(colony, PROMPTS['math'], router=ROUTER, strategy='verify')
     assert colony.read == [('o1', PROMPTS['math'], '8')] and reply.who == 'o2' and 'no other proposal' in reply.why
     two = ask(colony, PROMPTS['math'], router=ROUTER, strategy='verify', members=['o3', 'o2'])
@@ -153,7 +153,7 @@ def test_many_questions_are_answered_as_one_by_one(strategy):
 
 
 @pytest.mark.parametrize('how, line', [
-    (dict(strategy='luck'), "strategy expected one of route, vote, verify, got 'luck'"),
+    (dict(strategy='guess'), "strategy expected one of route, vote, verify, got 'guess'"),
     (dict(prompt=''), 'expected a prompt in Unicode text'), (dict(prompt=' \n'), 'expected a prompt in Unicode text'),
     (dict(prompt=3), 'expected a prompt in Unicode text, got 3'),
     (dict(prompt='a\ud800'), 'expected a prompt in Unicode text'),
@@ -167,9 +167,9 @@ def test_many_questions_are_answered_as_one_by_one(strategy):
     (dict(router=ROUTER.model_copy(update={'best': 'o77'})), "no organelle 'o77' to ask"),
     (dict(router=ROUTER.model_copy(update={'table': {}})), 'expected at least one question')])
 def test_what_cannot_be_asked_is_refused_in_one_line(how, line):
-    colony, how = Colony(says(o1='1', o2='2', o3='3')), {'router': ROUTER} | how
+    colony, how = Colony(reply_of(o1='1', o2='2', o3='3')), {'router': ROUTER} | how
     prompt = how.pop('prompt', PROMPTS['math'])
-    assert line in wrong_lines(lambda: ask(colony, prompt, **how)) and not colony.heard
+    assert line in wrong_lines(lambda: ask(colony, prompt, **how)) and not colony.answered
     assert 'at least one prompt' in wrong_lines(lambda: replies(colony, [], router=ROUTER))
 
 
@@ -289,8 +289,8 @@ def test_a_question_is_put_as_its_familys_easiest_cell():
     assert asked.prompt == (*(x for t in solved for x in (t.prompt, t.answer)), 'What is 12 + 30?')
     assert asked.how == 'as a question of math:2, with 3 solved questions, extraction'
     assert question('Sort the letters: hgfa', SHOTS, CELLS).cell == Cell('string.sort', 2)
-    told = question('What is 12 + 30?', FORMS['instruction'], CELLS)
-    assert told.prompt == f"What is 12 + 30?\n{FAMILIES['math'].instruction}"
+    shown = question('What is 12 + 30?', FORMS['instruction'], CELLS)
+    assert shown.prompt == f"What is 12 + 30?\n{FAMILIES['math'].instruction}"
 
 
 def test_what_resembles_nothing_is_put_as_it_stands():
@@ -325,12 +325,12 @@ def test_profiles_know_the_families_of_a_run(shouting):
 
 
 def test_the_colony_is_asked_in_its_form_and_the_verifier_reads_in_it():
-    colony = Colony(says(o1='It is 8.', o2='I say 7', o3='8'))
+    colony = Colony(reply_of(o1='It is 8.', o2='I say 7', o3='8'))
     colony.host.form = SHOTS
     own = ROUTER.model_copy(update={'cells': tuple(map(str, CELLS)), 'form': SHOTS})
     put = question('What is 12 + 30?', SHOTS, CELLS).prompt
     reply = ask(colony, 'What is 12 + 30?', router=own, strategy='vote')
-    assert {p for _, p in colony.heard} == {put} and reply.prompt == 'What is 12 + 30?'
+    assert {p for _, p in colony.answered} == {put} and reply.prompt == 'What is 12 + 30?'
     assert reply.who == 'o1' and '2 of 3' in reply.why, 'of a longer reply the last number counts'
     assert 'asked as a question of math:2, with 3 solved' in reply._repr_markdown_()
     ask(colony, 'What is 12 + 30?', router=own, strategy='verify')

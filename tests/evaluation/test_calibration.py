@@ -53,15 +53,15 @@ def test_candidates_are_easy_and_leave_something_to_measure_with():
 
 
 def test_only_train_questions_are_asked(embedded, monkeypatch):
-    heard = {}
-    def listening(name, real):
+    asked = {}
+    def recording(name, real):
         def ask(model, tasks, *args, **how):
-            heard.setdefault(name, set()).update(stream_of(t) for t in tasks)
+            asked.setdefault(name, set()).update(stream_of(t) for t in tasks)
             return real(model, tasks, *args, **how)
         monkeypatch.setattr(module, name, ask)
-    for name in ('samples', 'answer'): listening(name, getattr(module, name))
+    for name in ('samples', 'answer'): recording(name, getattr(module, name))
     calibrate(embedded, cells=SOME, effort=FEW)
-    assert heard == {'samples': {'train'}, 'answer': {'train'}}
+    assert asked == {'samples': {'train'}, 'answer': {'train'}}
 
 
 def test_what_is_open_is_what_greedy_answers_leave_and_samples_reach():
@@ -84,14 +84,14 @@ def test_where_the_hardest_cell_is_easy_the_next_depth_is_tried(embedded):
                                     'date.iso:1': 1.}})
     assert module._harder(seen) == [Cell('math', 3), Cell('date.iso', 2)]      # depth 4 is for the holdout
     found = calibrate(embedded, cells=SOME, effort=FEW.model_copy(update={'deeper': 5}))
-    assert set(found.table.index) == {str(c) for c in SOME}                    # who names cells gets these
+    assert set(found.table.index) == {str(c) for c in SOME}                    # named cells are taken as they are
 
 
 def test_no_more_is_asked_than_was_announced(embedded):
-    heard = []
-    found = calibrate(embedded, cells=SOME, effort=FEW, on_way=lambda *now: heard.append(now))
+    asked = []
+    found = calibrate(embedded, cells=SOME, effort=FEW, on_way=lambda *now: asked.append(now))
     total = FEW.total(len(FORMS), len(SOME), 4)
-    assert found.answers <= total and all(done <= all_ == total for _, done, all_ in heard) and heard[-1][1] == total
+    assert found.answers <= total and all(done <= all_ == total for _, done, all_ in asked) and asked[-1][1] == total
 
 
 def test_the_embedded_host_wants_bare_questions_in_cells_it_half_knows(found):
@@ -112,12 +112,12 @@ def test_at_the_price_that_was_found_an_average_founder_lives(embedded, found):
 
 
 @pytest.mark.parametrize('host', ('tiny', 'silent'))
-def test_a_host_that_cannot_earn_is_told_so_in_one_line(host, monkeypatch):
+def test_a_host_that_cannot_earn_is_refused_in_one_line(host, monkeypatch):
     model = tiny_host('llama')
     if host == 'silent': model.ends = list(range(len(model.tokenizer)))     # every token ends an answer
     with pytest.raises(ValueError) as error: calibrate(model, cells=SOME, effort=FEW)
-    said = str(error.value)
-    assert '\n' not in said and '0.0% are right in 4 cells' in said and 'the nearest is' in said
+    message = str(error.value)
+    assert '\n' not in message and '0.0% are right in 4 cells' in message and 'the nearest is' in message
 
 
 def test_what_is_known_is_kept_for_these_weights_and_tasks_only(embedded, found):

@@ -1,4 +1,4 @@
-"""What no lesson shows of `evaluation`: it touches nothing, and its numbers are those of a paper and pencil.
+"""What no lesson shows of `evaluation`: it touches nothing, and its numbers are those of a count by hand.
 
 Most tests ask actors: a population whose every answer is written down here, so that all that follows is known.
 """
@@ -63,7 +63,7 @@ def same(one, other):
 def test_measuring_touches_nothing(pop):
     chosen, fresh = selection(24), [t for t in holdout(48) if t.family in ('math', 'string.sort', 'code.format')]
     router = fit_router(pop, chosen)
-    said, before = router.model_dump_json(), world(pop)
+    kept, before = router.model_dump_json(), world(pop)
     first = evaluate(pop, fresh, router=router)
     for measure in (lambda: answer(pop, fresh, 'o1', temperature=1.), lambda: answer_all(pop, fresh, host=True),
                     lambda: samples(pop, fresh, ['o1', None] * 9, 2), lambda: fit_router(pop, chosen, by='cell'),
@@ -71,7 +71,7 @@ def test_measuring_touches_nothing(pop):
                     lambda: (first.by_family(), first.interval(resamples=50), compare(first, first, resamples=50))):
         measure()
         assert same(world(pop), before)
-    assert router.model_dump_json() == said
+    assert router.model_dump_json() == kept
     pd.testing.assert_frame_equal(evaluate(pop, fresh, router=router).answers, first.answers)
 
 
@@ -101,7 +101,7 @@ def test_the_host_is_the_population_without_organelles(pop):
     assert (mutant.gflops > bare.gflops).any() and mutant.text.tolist() != bare.text.tolist()
 
 
-def test_luck_belongs_to_task_seed_and_sample(host):
+def test_sampling_depends_on_task_seed_and_sample(host):
     fresh = holdout(16)
     at = lambda tasks, **how: answer(host, tasks, temperature=1., **how).set_index('task').text
     pd.testing.assert_series_equal(at(fresh[::-1]).sort_index(), at(fresh).sort_index())
@@ -116,8 +116,8 @@ def test_luck_belongs_to_task_seed_and_sample(host):
 # --- answers
 
 def test_an_answer_is_a_row():
-    says = iter(['7', 'Answer: 007', 'seven', GOLD[MATH[3].prompt]])
-    rows = answer(Actors(lambda *_: next(says)), MATH[:4], ['o1', None, 'o2', 'o2'])
+    texts = iter(['7', 'Answer: 007', 'seven', GOLD[MATH[3].prompt]])
+    rows = answer(Actors(lambda *_: next(texts)), MATH[:4], ['o1', None, 'o2', 'o2'])
     assert list(rows) == COLUMNS
     assert rows.organelle.tolist() == ['o1', None, 'o2', 'o2'] and rows.value[2] is None
     assert rows.value[:2].tolist() == ['7', '7'] and rows.parsed.tolist() == [True, True, False, True]
@@ -126,19 +126,19 @@ def test_an_answer_is_a_row():
 
 
 @pytest.mark.parametrize('family', FAMILIES)
-def test_a_value_is_what_was_said_and_not_how(family):
+def test_a_value_is_the_content_and_not_the_spelling(family):
     task = draw_tasks([Cell(family, 2)], stream='selection', n=1)[0]
-    said = answer(Actors(lambda id, *_: {'o1': task.answer, 'o2': f'I think\n Answer: {task.answer} \n'}[id]),
+    rows = answer(Actors(lambda id, *_: {'o1': task.answer, 'o2': f'I think\n Answer: {task.answer} \n'}[id]),
                   [task, task], ['o1', 'o2'])
-    assert said.success.all() and said.value[0] == said.value[1]
-    json.loads(said.value[0])
+    assert rows.success.all() and rows.value[0] == rows.value[1]
+    json.loads(rows.value[0])
 
 
 def test_the_order_of_keys_is_no_part_of_a_value():
     task = draw_tasks([Cell('json_repair', 3)], stream='selection', n=1)[0]
     other = json.dumps(dict(reversed(task.meta['whole'].items())))
-    said = answer(Actors(lambda id, *_: {'o1': task.answer, 'o2': other}[id]), [task, task], ['o1', 'o2'])
-    assert said.value[0] == said.value[1] and said.text[0] != said.text[1] and said.success.all()
+    rows = answer(Actors(lambda id, *_: {'o1': task.answer, 'o2': other}[id]), [task, task], ['o1', 'o2'])
+    assert rows.value[0] == rows.value[1] and rows.text[0] != rows.text[1] and rows.success.all()
 
 
 def test_a_family_is_known_by_its_depth_too():
@@ -153,12 +153,12 @@ def test_everyone_answers_everything():
     actors = Actors(specialists)
     rows = answer_all(actors, BOTH, host=True)
     assert len(rows) == 3 * 24 and actors.asked == [72]         # in one batch
-    assert actors.seeds == 3 * actors.seeds[:24] and len(set(actors.seeds)) == 24, 'each task has its luck, for all'
+    assert actors.seeds == 3 * actors.seeds[:24] and len(set(actors.seeds)) == 24, 'a task has one seed for all'
     right = rows.assign(who=[id or 'host' for id in rows.organelle]).groupby(['who', 'family']).success.sum().unstack()
     assert right.loc['o1'].tolist() == [12, 0] and right.loc['o2'].tolist() == [0, 12] and not right.loc['host'].any()
 
 
-@pytest.mark.parametrize('call, says', [
+@pytest.mark.parametrize('call, message', [
     (lambda a: answer(a, []), 'at least one task, got none'),
     (lambda a: answer(a, [replace(MATH[0], id='')]), 'expected tasks with ids'),
     (lambda a: answer(a, MATH, ['o1']), 'got 1 for 12 tasks'),
@@ -172,7 +172,7 @@ def test_everyone_answers_everything():
     (lambda a: evaluate(a, [], 'o1'), 'at least one task, got none'),
     (lambda a: evaluate(a, [MATH[0]] * 2), 'each task once'),
 ])
-def test_bad_questions(call, says): assert says in wrong_lines(lambda: call(Actors(specialists)))
+def test_bad_questions(call, message): assert message in wrong_lines(lambda: call(Actors(specialists)))
 
 
 def test_a_host_knows_no_organelle():
@@ -197,9 +197,9 @@ def test_ties_go_to_the_one_that_came_first(values, winner):
 
 def test_the_unreadable_have_no_vote():
     assert vote(table([('o1', 't', None, False)] * 3 + [('o2', 't', '5', True)])).value.tolist() == ['5']
-    nobody = vote(table([('o1', 't', None, False)] * 2))
-    assert nobody.value[0] is None and not nobody.parsed[0] and nobody.agreement[0] == 0
-    assert Evaluation(nobody, 'nobody').parse_rate == 0
+    unread = vote(table([('o1', 't', None, False)] * 2))
+    assert unread.value[0] is None and not unread.parsed[0] and unread.agreement[0] == 0
+    assert Evaluation(unread, 'unread').parse_rate == 0
 
 
 def test_the_vote_is_blind_to_gold():
@@ -281,11 +281,11 @@ def test_an_evaluation_keeps_its_own_table(half):
     assert e.accuracy == .5
 
 
-@pytest.mark.parametrize('change, says', [
+@pytest.mark.parametrize('change, message', [
     (lambda a: a.drop(columns='gflops'), "none named 'gflops'"), (lambda a: a.iloc[:0], 'at least one answer'),
     (lambda a: pd.concat([a, a]), 'choose with vote() or oracle()')])
-def test_what_is_no_evaluation(half, change, says):
-    assert says in wrong_lines(lambda: Evaluation(change(half.answers), 'x'))
+def test_what_is_no_evaluation(half, change, message):
+    assert message in wrong_lines(lambda: Evaluation(change(half.answers), 'x'))
 
 
 def test_a_comparison_is_paired(half):
@@ -319,18 +319,18 @@ def test_only_the_same_tasks_compare(half):
 def test_brittleness_by_hand():
     "o1 cannot bear a space in front; of its 12 sums all but two are right as they are"
     fails = {t.prompt for t in MATH[:2]}
-    def says(id, prompt, seed):
+    def reply(id, prompt, seed):
         clean = prompt.strip()
         right = clean not in fails if not prompt.startswith(' ') else clean == MATH[0].prompt
         return GOLD[clean] if right else 'x'
-    rows = brittleness(Actors(says), MATH, 'o1', augmentations={'front': lambda p: f' {p}', 'end': lambda p: f'{p} ',
-                                                                'none': lambda p: p})
+    rows = brittleness(Actors(reply), MATH, 'o1', augmentations={'front': lambda p: f' {p}', 'end': lambda p: f'{p} ',
+                                                                 'none': lambda p: p})
     assert rows.tasks.tolist() == [12, 12, 0, 12] and rows.index.tolist() == ['front', 'end', 'none', 'any']
     assert rows.plain.tolist()[:2] == [10 / 12] * 2 and rows.accuracy.tolist()[:2] == [1 / 12, 10 / 12]
     assert rows.lost.tolist() == [10, 0, 0, 10] and rows.brittle.tolist()[:2] == [1, 0] and rows.brittle['any'] == 1
     assert rows.accuracy['any'] == 0 and np.isnan(rows.brittle['none'])
     assert tuple(rows.loc['end', ['low', 'high']]) == wilson(0, 10)
-    front = brittleness(Actors(says), MATH, 'o1', augmentations={'front': lambda p: f' {p}'})
+    front = brittleness(Actors(reply), MATH, 'o1', augmentations={'front': lambda p: f' {p}'})
     assert front.accuracy.tolist() == [1 / 12, 0], 'only what was right as it is can be right in every version'
 
 
@@ -384,8 +384,8 @@ def test_bad_draws():
 
 
 def test_grades_are_those_of_tasks():
-    said = answer(Actors(lambda id, prompt, seed: GOLD.get(prompt, '1')), BOTH[::5])
-    for t, row in zip(BOTH[::5], said.itertuples()):
+    rows = answer(Actors(lambda id, prompt, seed: GOLD.get(prompt, '1')), BOTH[::5])
+    for t, row in zip(BOTH[::5], rows.itertuples()):
         g = grade(t, row.text)
         assert (row.parsed, row.progress, row.success) == (g.parsed, g.progress, g.success)
 
@@ -403,8 +403,8 @@ def test_own_cells_share_the_questions_evenly_and_a_small_one_gives_all(monkeypa
         tasks = draw(31, cells=cells)
         assert Counter((t.family, t.depth) for t in tasks) == {cells[0]: 16, cells[1]: 15}
         assert {stream_of(t) for t in tasks} == {stream} and len({t.id for t in tasks}) == 31
-    said = 'expected 5000 selection questions a cell, got all there are: math:1 has'
-    with pytest.warns(UserWarning, match=said) as w:
+    message = 'expected 5000 selection questions a cell, got all there are: math:1 has'
+    with pytest.warns(UserWarning, match=message) as w:
         few = selection(10_000, cells=[Cell('math', 1), Cell('regex.synthesis', 3)])
     assert len(w) == 1 and 100 < sum(t.family == 'math' for t in few) < 5000 and len({t.id for t in few}) == len(few)
     for cells, kind in ((ID_CELLS, 'ood_depth'), ([], 'id')):

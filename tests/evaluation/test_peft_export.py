@@ -1,4 +1,4 @@
-"""What no lesson shows of `peft_export`: peft itself, what a card says, hostile runs, folders whole or not there."""
+"""What no lesson shows of `peft_export`: peft itself, what a card states, hostile runs, folders whole or not there."""
 import ast
 import json
 import os
@@ -98,7 +98,7 @@ def test_the_best_has_the_highest_lower_bound_and_the_oldest_wins_ties(living, m
     best = select(living, 'best', tasks)
     assert best.parts == {max(shares, key=shares.get): 1.} and best.seen == {t.id for t in tasks}
     equal = answered.assign(success=True)
-    monkeypatch.setattr(module, 'everyone', lambda *args, **how: equal)
+    monkeypatch.setattr(module, 'answer_all', lambda *args, **how: equal)
     assert select(living, 'best', tasks).parts == {'o1': 1.}
 
 
@@ -107,7 +107,7 @@ def test_a_merge_weighs_what_each_is_shown_to_add(living, monkeypatch):
     right = {None: 10, 'o1': 5, 'o2': 60, 'o3': 30}
     table = module.answer_all(living, tasks, host=True)
     table['success'] = [i < right[id] for id in (None, *living.ids) for i in range(100)]
-    monkeypatch.setattr(module, 'everyone', lambda *args, **how: table)
+    monkeypatch.setattr(module, 'answer_all', lambda *args, **how: table)
     made = select(living, 'merged', tasks)
     gain = {id: wilson(right[id], 100)[0] - .1 for id in ('o2', 'o3')}
     assert made.parts == pytest.approx({id: x / sum(gain.values()) for id, x in gain.items()})  # o1 adds nothing
@@ -115,7 +115,7 @@ def test_a_merge_weighs_what_each_is_shown_to_add(living, monkeypatch):
     for n, pair in made.factors.items():
         assert len(pair[0]) == 4 and all(torch.equal(x, y) for x, y in zip(pair, wanted.factors[n]))
     assert made.energy_kept == wanted.energy_kept < 1
-    right |= {None: 90}                                             # nobody is shown to add anything
+    right |= {None: 90}                                             # no organelle is shown to add anything
     table['success'] = [i < right[id] for id in (None, *living.ids) for i in range(100)]
     assert select(living, 'merged', tasks).parts == pytest.approx(dict.fromkeys(living.ids, 1 / 3))
 
@@ -131,7 +131,7 @@ def test_it_is_measured_by_other_questions_than_it_was_chosen_by(living):
     with pytest.raises(ValueError, match='at least one task'): measured(living, best, chosen_by)
 
 
-def test_a_card_says_what_was_measured(living, folders):
+def test_a_card_states_what_was_measured(living, folders):
     for name, folder in folders.items():
         loaded = ModelCard.load(folder / 'README.md')
         assert loaded.data.base_model == 'embedded' and loaded.data.library_name == 'peft'
@@ -212,11 +212,11 @@ def test_a_folder_is_there_completely_or_not_at_all(living, tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt): export(living, 'o1', tmp_path / 'new', n=24)
     assert sorted(p.name for p in tmp_path.iterdir()) == before
     def late(*args):
-        (tmp_path / 'new').write_text('somebody else was faster')
+        (tmp_path / 'new').write_text('another process was faster')
         return 'card'
     monkeypatch.setattr(module, 'card', late)
     assert 'which exists; choose another' in wrong_lines(lambda: export(living, 'o1', tmp_path / 'new', n=24))
-    assert (tmp_path / 'new').read_text() == 'somebody else was faster'
+    assert (tmp_path / 'new').read_text() == 'another process was faster'
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*before, 'new'])
 
 
@@ -254,13 +254,13 @@ def test_a_card_names_its_weights_whatever_host_it_was(living, folders, tmp_path
     hosts = {'memory': host, 'saved': load_host(tmp_path / 'folder'), 'file': load_host(file),
              'hub': tiny_host('llama')}
     hosts['hub'].id, hosts['hub'].origin = 'some/model', Origin('model.safetensors', commit='c' * 40)
-    says = {'memory': '| file | none, they were made in memory |', 'saved': '| file | model.safetensors |',
-            'file': f'| SHA-256 of the file | {digest(file)} |', 'hub': f"| commit | {'c' * 40} |"}
+    states = {'memory': '| file | none, they were made in memory |', 'saved': '| file | model.safetensors |',
+              'file': f'| SHA-256 of the file | {digest(file)} |', 'hub': f"| commit | {'c' * 40} |"}
     loads = {'memory': "base = 'tiny-llama-0'", 'saved': f"base = '{tmp_path / 'folder'}'",
              'file': "file = 'tiny.gguf'", 'hub': f"base, commit = 'some/model', '{'c' * 40}'"}
     for kind, host in hosts.items():
         card = sections(export(colony(host, n=1), 'o1', tmp_path / kind, n=24))
-        assert host.weights_hash() in card['Weights'] and says[kind] in card['Weights'] and loads[kind] in card['Use']
+        assert host.weights_hash() in card['Weights'] and states[kind] in card['Weights'] and loads[kind] in card['Use']
         assert ('not the weights of the model on the hub' in card['Weights']) == (kind == 'file')
         assert ('gguf_file=file' in card['Use']) == (kind == 'file')
         compile(card['Use'].split('```python\n')[1].split('```')[0], 'card', 'exec')
@@ -290,11 +290,11 @@ def test_the_lines_of_a_card_give_the_log_probabilities_of_a_file(tmp_path, monk
     first, second = (part.split('```')[0] for part in sections(out)['Use'].split('```python\n')[1:])
     lines = first.replace('path/to/its/folder', str(tmp_path)).replace('path/to/this/folder', str(out)) + second
     lines += (f"import sys, torch\nwith torch.no_grad(): torch.save((ids['input_ids'], model(**ids).logits), "
-              f"'{tmp_path}/said.pt')\nassert 'evolora' not in sys.modules\n")
+              f"'{tmp_path}/output.pt')\nassert 'evolora' not in sys.modules\n")
     done = subprocess.run([sys.executable, '-c', lines], cwd=tmp_path, capture_output=True, text=True,
                           env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'} | {'OMP_NUM_THREADS': '1'})
     assert not done.returncode, done.stderr
-    ids, logits = torch.load(tmp_path / 'said.pt')
+    ids, logits = torch.load(tmp_path / 'output.pt')
     assert ids.tolist() == population.host.encode(['Sort the letters: jghn'])
     ours, bare = (population.logits(ids, organelles=[id]).log_softmax(-1) for id in ('o2', None))
     assert (ours - logits.log_softmax(-1)).abs().max() < 1e-4 and (ours - bare).abs().max() > .01
@@ -340,12 +340,12 @@ def test_nothing_of_own_cells_is_in_both_papers():
 
 
 @pytest.mark.parametrize('form', [Form(shots=2, extract=True), FORMS['instruction']])
-def test_a_card_says_in_which_form_and_what_is_left_without(form, tmp_path):
+def test_a_card_states_in_which_form_and_what_is_left_without(form, tmp_path):
     population = in_form(form)
     run = Run.create(tmp_path / 'run', config={'cells': list(map(str, CELLS)), 'form': form.model_dump()}, seed=5,
                      version='0', host={'id': population.host.id}, hashes={'host': population.host.weights_hash()})
-    said = []
-    text = (export(population, 'best', tmp_path / 'out', run=run, n=24, on_way=lambda *at: said.append(at[0]))
+    asked = []
+    text = (export(population, 'best', tmp_path / 'out', run=run, n=24, on_way=lambda *at: asked.append(at[0]))
             / 'README.md').read_text()
     router = router_of(run.folder, population, cells=CELLS)         # whose best is the best here as well
     fresh = unseen(router, 24, 1, CELLS)
@@ -358,7 +358,7 @@ def test_a_card_says_in_which_form_and_what_is_left_without(form, tmp_path):
     for what, other in (('with 2 solved questions in front, as it was trained', None), ('without them', bare(form))):
         adapter, host = measured(population, subject, fresh, form=other)
         assert (shown.format(what, *adapter.interval(), *host.interval()) in text) == (form.shots > 0)
-    assert any('without solved questions' in what for what in said) == (form.shots > 0)
+    assert any('without solved questions' in what for what in asked) == (form.shots > 0)
     chat = example(text)
     assert [m['role'] for m in chat] == (['user', 'assistant'] * 2 + ['user'] if form.shots else ['system', 'user'])
     put = form.put(selection(1, cells=CELLS[:1])[0])
@@ -381,7 +381,7 @@ def test_the_example_is_what_the_host_reads(system, tmp_path):
     assert population.host._ids([rendered]) == population.host.encode([put])
 
 
-def test_a_card_of_the_plain_form_says_so(living, folders):
+def test_a_card_of_the_plain_form_states_so(living, folders):
     text = (folders['o2'] / 'README.md').read_text()
     assert 'It was trained with **the question alone**' in text and 'without them' not in text
     assert [m['role'] for m in example(text)] == ['user'] and '| form |' not in text

@@ -1,4 +1,4 @@
-"""What no lesson shows of `routing`: who is chosen, what is refused, and what a stranger's file may hold."""
+"""What no lesson shows of `routing`: which organelle is chosen, what is refused, and what a hostile file may hold."""
 import json
 import math
 
@@ -37,11 +37,11 @@ def test_answers_at_hand_are_not_asked_again_but_still_paid():
 
 
 def test_the_unknown_goes_to_the_best_lower_bound():
-    def says(id, prompt, seed): return GOLD[prompt] if id == 'o2' or prompt.startswith('What') else 'x'
-    router = fit_router(Actors(says), BOTH)
+    def reply(id, prompt, seed): return GOLD[prompt] if id == 'o2' or prompt.startswith('What') else 'x'
+    router = fit_router(Actors(reply), BOTH)
     assert router.best == 'o2' and router.route(holdout(8, kind='ood_family')) == ['o2'] * 8
     assert router.table == {'math': 'o2', 'string.sort': 'o2'}
-    assert fit_router(Actors(says), BOTH, prior=0).table['math'] == 'o2'    # equal at sums: the better one overall
+    assert fit_router(Actors(reply), BOTH, prior=0).table['math'] == 'o2'    # equal at sums: the better one overall
 
 
 def test_between_equals_the_oldest_and_before_it_the_host():
@@ -51,13 +51,13 @@ def test_between_equals_the_oldest_and_before_it_the_host():
     assert router.best is None and router.route(BOTH) == [None] * 24
 
 
-def test_who_practises_a_family_is_believed_until_answers_say_otherwise():
+def test_practice_in_a_family_counts_until_answers_show_otherwise():
     "o1 is the better one overall and in sums; o2 practises sums"
-    def says(id, prompt, seed): return GOLD[prompt] if id == 'o1' or prompt != MATH[0].prompt else 'x'
+    def reply(id, prompt, seed): return GOLD[prompt] if id == 'o1' or prompt != MATH[0].prompt else 'x'
     few = MATH[:4] + SORT[:4]                   # o1 solves all, o2 all but one of the sums
-    at_home = Actors(says, niches={'o2': 'math'})
+    at_home = Actors(reply, niches={'o2': 'math'})
     assert fit_router(at_home, few, home=.3).table == {'math': 'o2', 'string.sort': 'o1'}
-    assert fit_router(at_home, few, home=0).table == fit_router(Actors(says), few).table == dict.fromkeys(
+    assert fit_router(at_home, few, home=0).table == fit_router(Actors(reply), few).table == dict.fromkeys(
         ('math', 'string.sort'), 'o1')
     assert fit_router(at_home, few, prior=0).table['math'] == 'o1'
     assert fit_router(at_home, few).best == 'o1'            # a belief about one family is none about others
@@ -65,13 +65,13 @@ def test_who_practises_a_family_is_believed_until_answers_say_otherwise():
     assert fit_router(never, BOTH).table['math'] == 'o1'
 
 
-def test_shrinking_beats_a_lucky_family():
+def test_shrinking_beats_chance_in_one_family():
     "o1 is right in all but one of 24; o2 got the one sorting task more, and nothing else"
-    def says(id, prompt, seed):
+    def reply(id, prompt, seed):
         at_home = prompt == SORT[0].prompt
         return GOLD[prompt] if (id == 'o2') == at_home or (id == 'o2' and prompt in few) else 'x'
     few = {t.prompt for t in SORT}
-    actors, tasks = Actors(says), MATH + SORT[:2]
+    actors, tasks = Actors(reply), MATH + SORT[:2]
     # sorting: o1 solves 1 of 2, o2 solves 2 of 2; overall 13 and 2 of 14
     assert fit_router(actors, tasks, prior=0).table == {'math': 'o1', 'string.sort': 'o2'}
     shrunk = lambda s, overall, m: (s + m * overall) / (2 + m)
@@ -108,8 +108,8 @@ def test_a_cell_believes_its_family_first():
 @pytest.mark.parametrize('stream', [s for s in STREAMS if s != 'selection'])
 def test_a_router_is_fitted_on_selection_tasks(stream):
     alien = draw_tasks([Cell('math', 1)], stream=stream, n=1)
-    said = wrong_lines(lambda: fit_router(Actors(specialists), MATH + alien))
-    assert f'got 1 others, the first one from the {stream} stream' in said
+    message = wrong_lines(lambda: fit_router(Actors(specialists), MATH + alien))
+    assert f'got 1 others, the first one from the {stream} stream' in message
 
 
 def test_what_a_router_saw_is_no_measurement():
@@ -127,7 +127,7 @@ def test_a_router_belongs_to_its_population():
     assert 'an organelle or a router' in wrong_lines(lambda: evaluate(actors, fresh, 'o1', router=router))
 
 
-@pytest.mark.parametrize('how, says', [
+@pytest.mark.parametrize('how, message', [
     (dict(by='depth'), "by expected 'family' or 'cell', got 'depth'"), (dict(prior=-1), 'prior expected 0 or more'),
     (dict(prior=math.inf), 'prior expected 0 or more'), (dict(home=2), 'home expected a share'),
     (dict(level=2), 'level expected'),
@@ -138,7 +138,7 @@ def test_a_router_belongs_to_its_population():
     (dict(answers=answer_all(Actors(specialists), BOTH), seed=1), 'expected answers or seed, got both'),
     (dict(answers=answer_all(Actors(specialists), BOTH).drop(columns='task')), "none named 'task'"),
 ])
-def test_bad_fits(how, says): assert says in wrong_lines(lambda: fit_router(Actors(specialists), BOTH, **how))
+def test_bad_fits(how, message): assert message in wrong_lines(lambda: fit_router(Actors(specialists), BOTH, **how))
 
 
 def test_only_organelles_can_be_routed_to():
@@ -175,7 +175,7 @@ HOSTILE = {
     'free of charge': lambda r: r | {'answers': 0}, 'half an answer': lambda r: r | {'answers': 1.5},
     'NaN': lambda r: json.dumps(r | {'gflops': float('nan')}), 'negative': lambda r: r | {'gflops': -1.},
     'another format': lambda r: r | {'format': 'evolora.router.2'}, 'other weights': lambda r: r | {'weights': 'ab'},
-    'by luck': lambda r: r | {'by': 'luck'}}
+    'by guess': lambda r: r | {'by': 'guess'}}
 
 
 @pytest.mark.parametrize('name', HOSTILE)
@@ -184,8 +184,9 @@ def test_a_router_from_a_stranger(name, tmp_path):
     path = tmp_path / 'router.json'
     if isinstance(text, dict): text = json.dumps(text)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    said = wrong_lines(lambda: Router.load(path))
-    assert said.startswith(f'{path}: ') and said.endswith('expected a file that Router.save wrote') and len(said) < 600
+    message = wrong_lines(lambda: Router.load(path))
+    assert message.startswith(f'{path}: ') and message.endswith('expected a file that Router.save wrote')
+    assert len(message) < 600
 
 
 def test_a_router_that_was_changed_is_found_out(tmp_path):
@@ -205,7 +206,7 @@ def test_a_router_is_shown_short():
 
 
 def test_the_advantage_of_a_niche_is_read_off_the_answers():
-    "Where specialists are better at home they are believed to be; where practice did not help nobody is"
+    "Where specialists are better at home they are believed to be; where practice did not help none is"
     def helped(id, prompt, seed): return GOLD[prompt] if (id == 'o1') == prompt.startswith('What') else 'x'
     few = MATH[:3] + SORT[:3]
     homes = {'o1': 'math', 'o2': 'string.sort'}
@@ -237,8 +238,8 @@ def test_a_router_knows_its_cells_and_its_form(guided, tmp_path):
         assert router.fits(cells, form) == fits
     bare = Population(tiny_host('llama'), capacity=2)
     bare.birth()
-    said = wrong_lines(lambda: evaluate(bare, holdout(2), router=router))
-    assert 'expected the form that the router was fitted in, 3 solved questions, extraction, got the question' in said
+    text = wrong_lines(lambda: evaluate(bare, holdout(2), router=router))
+    assert 'expected the form that the router was fitted in, 3 solved questions, extraction, got the question' in text
 
 
 def test_a_router_from_before_forms_is_one_of_the_default_cells(tmp_path):

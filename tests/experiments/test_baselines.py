@@ -11,8 +11,8 @@ import torch
 
 from evolora.experiments import baselines
 from evolora.experiments import trainer as training
-from evolora.experiments.baselines import (CONDITIONS, Life, answer_bits, at_holdout, examples_worth, exams, reopen,
-                                           train, with_shots)
+from evolora.experiments.baselines import (CONDITIONS, Life, answer_bits, at_holdout, evaluation_sets, examples_worth,
+                                           reopen, train, with_shots)
 from evolora.ecology.config import EcologyConfig
 from evolora.organelles.learning_rules import learning_flops
 from evolora.evaluation.evaluation import answer, answer_all, oracle, samples, selection, vote
@@ -46,8 +46,8 @@ def small(name, **changes):
 
 def test_turns_go_through_the_template_or_line_by_line(host, tiny):
     talk = ('What is 1 + 2?', '3', 'What is 2 + 2?')
-    said = host.tokenizer.decode(host.encode([talk])[0])
-    assert said == '<|user|>What is 1 + 2?<|assistant|>3<|end|><|user|>What is 2 + 2?<|assistant|>'
+    text = host.tokenizer.decode(host.encode([talk])[0])
+    assert text == '<|user|>What is 1 + 2?<|assistant|>3<|end|><|user|>What is 2 + 2?<|assistant|>'
     assert tiny.encode([talk]) == tiny.encode(['\n'.join(talk)])
     for one in (host, tiny):
         assert one.encode([talk[0], talk[:1], talk, talk[0]]) == [one.encode([p])[0] for p in (talk[0], talk[:1], talk,
@@ -99,7 +99,7 @@ def test_every_flop_is_on_the_bill(host, condition, monkeypatch):
     rolled = play if condition.plasticity.rule == 'es' else 0.
     reported = sum(r.gflops.sum() for _, r in learned)
     assert trainer.spent.learn == pytest.approx(reported - rolled, abs=1e-9)
-    if condition.plasticity.rule == 'backprop' and not condition.plasticity.probe:      # what credit says, exactly
+    if condition.plasticity.rule == 'backprop' and not condition.plasticity.probe:      # as `learning_flops`
         useful = [lesson.take(np.flatnonzero(lesson.advantage)) for lesson, _ in learned]
         once = sum(learning_flops(trainer.population, u, 'backprop').sum() for u in useful if len(u)) / 1e9
         assert trainer.spent.learn == pytest.approx(once, rel=1e-9)
@@ -205,14 +205,14 @@ def test_a_life_that_ends_says_so(host):
         train(host, poor, budget=100)
 
 
-@pytest.mark.parametrize('call, says', [
+@pytest.mark.parametrize('call, named', [
     (dict(match='euros'), 'match'), (dict(budget=0), 'budget'), (dict(budget=math.inf), 'budget'),
     (dict(condition='magic'), 'known: frozen'), (dict(examples=3), 'gold'),
     (dict(examples=0, condition='sft'), 'examples'), (dict(condition='single', folder='x'), 'single lives'),
     (dict(condition='specialists', budget=.1), 'choosing among')])
-def test_what_cannot_be_trained_is_one_line(tiny, call, says):
+def test_what_cannot_be_trained_is_one_line(tiny, call, named):
     if 'specialists' in call.values(): tiny = load_host('embedded', threads=1)
-    with pytest.raises(ValueError, match=says) as e: train(tiny, **{'condition': 'local', 'budget': 1.} | call)
+    with pytest.raises(ValueError, match=named) as e: train(tiny, **{'condition': 'local', 'budget': 1.} | call)
     assert '\n' not in str(e.value)
 
 
@@ -412,8 +412,8 @@ def test_what_is_no_result_is_one_line(host, tmp_path, several):
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'note').mkdir()
     (tmp_path / 'note' / 'trained.json').write_text('{"host": 3}')
-    for name, says in (('missing', 'adapter_config'), ('empty', 'adapter_config'), ('note', 'name of its host')):
-        with pytest.raises(ValueError, match=says): reopen(tmp_path / name)
+    for name, named in (('missing', 'adapter_config'), ('empty', 'adapter_config'), ('note', 'name of its host')):
+        with pytest.raises(ValueError, match=named): reopen(tmp_path / name)
     with pytest.raises(ValueError, match='at least one folder'): at_holdout([])
     with pytest.raises(ValueError, match='one adapter'): several.export(tmp_path / 'x')
     run = Run.create(tmp_path / 'run', config={}, hashes={}, host={'id': 'embedded'}, seed=0, version='0')
@@ -431,7 +431,7 @@ def test_hosts_are_not_mixed(host, tmp_path):
 
 
 def test_the_holdout_has_three_parts_of_the_holdout_stream():
-    sets = exams(48, 33)
+    sets = evaluation_sets(48, 33)
     assert [len(sets[k]) for k in ('id', 'ood_depth', 'ood_family')] == [48, 17, 16]
     assert {stream_of(t) for tasks in sets.values() for t in tasks} == {'holdout'}
 
@@ -484,12 +484,12 @@ def test_an_adapter_is_asked_in_its_form_again(rivals, saved):
     plain = reopen(rivals['shots'] / 'adapter')
     assert plain.cells is None and plain.host.form.plain
     assert (rows.prompt_tokens > plain.ways(tasks)['adapter'].answers.prompt_tokens * 2).all()
-    told = reopen(rivals['shots'] / 'adapter', form=SHOTS)
-    assert told.ways(tasks)['adapter'].answers.text.tolist() == rows.text.tolist()
+    given = reopen(rivals['shots'] / 'adapter', form=SHOTS)
+    assert given.ways(tasks)['adapter'].answers.text.tolist() == rows.text.tolist()
     assert reopen(rivals['usual']).cells == ID_CELLS
 
 
-@pytest.mark.parametrize('change, says', [
+@pytest.mark.parametrize('change, named', [
     ({'form': 'shots'}, 'expected the fields of a form'), ({'form': {'shots': -1}}, 'form shots: Input'),
     ({'form': {'shots': '3'}}, 'form shots: Input'), ({'form': {'evil\n': 1}}, 'form evil'), ({'form': None}, 'fields'),
     ({'form': {'system': 'x' * 501}}, 'form system'), ({'form': {'system': '\ud800'}}, 'trained.json'),
@@ -498,10 +498,10 @@ def test_an_adapter_is_asked_in_its_form_again(rivals, saved):
     ({'cells': []}, 'expected cells like'), ({'cells': [['math', 1]]}, 'expected cells like'),
     ({'cells': ['math:7']}, 'expected a cell like'), ({'cells': ['a\nb:1']}, 'expected a task family'),
     ({'cells': None}, 'expected cells like')])
-def test_the_note_of_a_stranger_is_checked(rivals, tmp_path, change, says):
+def test_the_note_of_a_stranger_is_checked(rivals, tmp_path, change, named):
     shutil.copytree(rivals['shots'], tmp_path / 'a')
     (tmp_path / 'a' / 'trained.json').write_text(json.dumps(noted(rivals['shots']) | change))
-    with pytest.raises(ValueError, match=says) as e: reopen(tmp_path / 'a')
+    with pytest.raises(ValueError, match=named) as e: reopen(tmp_path / 'a')
     assert '\n' not in str(e.value)
 
 
@@ -540,7 +540,7 @@ def test_own_cells_have_a_paper_of_their_own(rivals, saved, tmp_path):
     assert not [c for c in seen if 'OOD' in c] and list(dict.fromkeys(seen.what)) == [
         'host', str(rivals['twin'] / 'adapter'), str(run), str(rivals['twin'])]
     with_note, without = (seen[seen.what == str(p)].iloc[0] for p in (rivals['twin'], rivals['twin'] / 'adapter'))
-    assert (with_note.ID, with_note['ID gain']) == (without.ID, without['ID gain']), 'what says nothing is asked alike'
+    assert (with_note.ID, with_note['ID gain']) == (without.ID, without['ID gain']), 'without a note it is asked alike'
     two = at_holdout([rivals['shots'], rivals['twin']], n=24)
     assert two.attrs['questions'] == {'ID': 24}, 'the same cells in another order'
 
@@ -556,11 +556,11 @@ def test_other_cells_and_other_forms_are_refused_in_one_line(rivals, saved, tmp_
     usual = live(saved, tmp_path / 'usual', list(map(str, ID_CELLS)))
     own = live(saved, tmp_path / 'own', ['math:1', 'string.sort:1'])
     other = live(saved, tmp_path / 'other', ['word.count:1'])
-    for folders, says in (([usual, own], 'to be of the cells of'), ([own, other], 'got word.count:1; look at each'),
-                          ([own, rivals['beyond']], 'got math:4'), ([usual, rivals['beyond']], 'got math:4'),
-                          ([rivals['usual'], rivals['beyond']], 'to be of the cells of'),
-                          ([own, rivals['shots']], 'to be asked in the form of'),
-                          ([rivals['shots'], rivals['usual']], 'to be asked in the form of')):
-        with pytest.raises(ValueError, match=says) as e: at_holdout(folders, n=24)
+    for folders, named in (([usual, own], 'to be of the cells of'), ([own, other], 'got word.count:1; look at each'),
+                           ([own, rivals['beyond']], 'got math:4'), ([usual, rivals['beyond']], 'got math:4'),
+                           ([rivals['usual'], rivals['beyond']], 'to be of the cells of'),
+                           ([own, rivals['shots']], 'to be asked in the form of'),
+                           ([rivals['shots'], rivals['usual']], 'to be asked in the form of')):
+        with pytest.raises(ValueError, match=named) as e: at_holdout(folders, n=24)
         assert '\n' not in str(e.value)
     assert len(at_holdout([own, rivals['usual'], rivals['part']], n=24).what.unique()) == 4

@@ -22,7 +22,7 @@ rng = lambda seed=0: stream(seed, purpose='tests')
 
 
 def pool(child, one, other, n=1000):
-    "Answers of a made-up couple and child, everybody by chance alone"
+    "Answers of a made-up pair and child, all of them by chance alone"
     toss = rng(7).random((5, n))
     return Pool('made up', toss[0] < child, toss[1:3] < [[one], [other]], toss[3:] < [[one], [other]])
 
@@ -39,7 +39,7 @@ def test_false_accepts_are_those_of_the_closed_form():
 
 
 def test_one_look_of_the_naive_test_is_what_it_promises():
-    "It is the looking that spoils it: with a single look at the end its false accepts are as many as it says"
+    "It is the looking that spoils it: with a single look at the end its false accepts are alpha"
     once = AssimilationConfig(pairs=400, look=400)
     share = false_accepts(once, streams=4000, shares=(.4,), rng=rng())['naive, every look'].item()
     assert share == pytest.approx(.05, abs=4 * math.sqrt(.05 / 4000))
@@ -123,8 +123,8 @@ def test_a_gate_is_held_as_trials_hold_it(shares):
 # --- planted nulls
 
 def test_a_planted_null_is_exactly_null():
-    "Even where one of the twins had all the luck, the candidate has none of it"
-    toss = Pool('lucky', np.ones(4000, bool), np.zeros((2, 4000), bool), np.ones((2, 4000), bool))
+    "Even where chance favoured one of the twins throughout, it does not favour the candidate"
+    toss = Pool('by chance', np.ones(4000, bool), np.zeros((2, 4000), bool), np.ones((2, 4000), bool))
     candidate, controls = acceptance._candidate(toss, True, 4000, rng())
     assert controls.shape == (1, 4000) and (candidate != controls[0]).all()
     assert candidate.mean() == pytest.approx(.5, abs=4 / math.sqrt(4000) / 2)
@@ -179,8 +179,8 @@ def test_every_two_are_a_couple_and_twins_are_the_parents_again():
 
 def test_all_tables_are_made_and_every_wait_is_announced(monkeypatch):
     monkeypatch.setattr(acceptance, 'pools', lambda *a, **how: iter([pool(.75, .5, .5)]))
-    said, sizes = [], Sizes(streams=10, late=10, sequences=2, logs=2, merges=1, runs=2, gates=4)
-    tables = measure(None, CONFIG, sizes, log=said.append)
+    lines, sizes = [], Sizes(streams=10, late=10, sequences=2, logs=2, merges=1, runs=2, gates=4)
+    tables = measure(None, CONFIG, sizes, log=lines.append)
     assert list(tables) == ['nulls', 'power', 'samples', 'sequences', 'logs', 'merges', 'couples', 'planted']
     assert all(len(t) for t in tables.values()) and {'model', 'propensities', 'bias', 'mc_se'} <= set(tables['logs'])
-    assert 'false accepts …' in said and 'answers of made up' in said and said[-1] == 'planted nulls: 2 of 2 runs'
+    assert 'false accepts …' in lines and 'answers of made up' in lines and lines[-1] == 'planted nulls: 2 of 2 runs'

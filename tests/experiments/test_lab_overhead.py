@@ -1,4 +1,4 @@
-"""What watching costs is measured as it is said. No time is asserted: `evolora bench lab` tells times.
+"""What watching costs is measured as described. No time is asserted: `evolora bench lab` prints times.
 
 The page that a browser opens is made by hand, so that it can misbehave; that needs Chromium and playwright.
 """
@@ -38,13 +38,13 @@ def named(*how): return {t['name'].split(',')[0]: t['met'] for t in lab_targets(
 
 
 def test_pairs_live_the_same_generations(host):
-    made, told = [], []
+    made, ticks = [], []
     def make():
         made.append(Ecology(host, load_config('debug')))
         return made[-1]
-    table = watch(make, 2, block=2, tick=lambda: told.append(1))
+    table = watch(make, 2, block=2, tick=lambda: ticks.append(1))
     alone, seen = ([generation.row for generation in ecology.history] for ecology in made)
-    assert alone == seen and list(table.index) == [0, 1] and len(told) == 2
+    assert alone == seen and list(table.index) == [0, 1] and len(ticks) == 2
     assert (table['slower'] == table['watched'] / table['alone'] - 1).all() and (table['ticks'] > 0).all()
     with pytest.raises(ValueError, match='expected 1 or more'): watch(make, 0)
 
@@ -62,7 +62,7 @@ def test_a_chart_that_says_nothing_is_found(run, monkeypatch):
     assert set(found['live']) == {'no description'} and found.map(len).astype(bool).sum() == 1
     page = dict(generations=1000, bytes=10, first=[])
     assert named(pairs(0.), page, SEEN, found)['charts that lack title'] is False
-    assert list(lab_tables(pairs(0.), page, SEEN, '', found)['What charts fail to say']['chart']) == ['live']
+    assert list(lab_tables(pairs(0.), page, SEEN, '', found)['What charts lack']['chart']) == ['live']
 
 
 def test_targets_are_met_missed_or_not_measured():
@@ -77,7 +77,7 @@ def test_targets_are_met_missed_or_not_measured():
     assert list(short.values()) == [True, None, None, None, None, True, None]
 
 
-def test_where_there_is_no_browser_the_reason_is_told(tmp_path, monkeypatch):
+def test_where_there_is_no_browser_the_reason_is_given(tmp_path, monkeypatch):
     pytest.importorskip('playwright')
     monkeypatch.setattr(shutil, 'which', lambda name: None)
     rows, why = visits(tmp_path / 'page.html')
@@ -89,11 +89,11 @@ def test_where_there_is_no_browser_the_reason_is_told(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('script, outside', [('', 0), ("fetch('http://evolora.invalid/x').catch(() => 0)", 1)])
 def test_what_a_page_asks_of_others_is_counted(tmp_path, script, outside):
-    path, told = tmp_path / 'a page.html', []
+    path, ticks = tmp_path / 'a page.html', []
     path.write_text(PAGE.replace('SCRIPT', script))
-    rows, why = visits(path, 2, tick=lambda: told.append(1))
+    rows, why = visits(path, 2, tick=lambda: ticks.append(1))
     if why: pytest.skip(why)
-    assert [row['outside'] for row in rows] == [outside] * 2 == [outside] * len(told)
+    assert [row['outside'] for row in rows] == [outside] * 2 == [outside] * len(ticks)
     assert all(0 < row['sorted'] <= row['drawn'] for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""The experiment: cells are made once and not mixed, and the table says what the cells say."""
+"""The experiment: cells are made once and not mixed, and the table has what the cells have."""
 import json
 import math
 import os
@@ -55,11 +55,11 @@ def test_a_cell_says_what_was_measured(made):
     cell = cells[-1]
     trained = train(host, 'local', budget=cell['budget'], match='answers', seed=1)
     for kind, tasks in learning.evaluation_sets(24, 8).items():
-        said = answer(trained.population, tasks, 'o1')
+        answers = answer(trained.population, tasks, 'o1')
         own = cell['ways']['adapter'][kind]
-        assert unpacked(own['bits'], len(tasks)).tolist() == said.success.astype(float).tolist()
-        counted = {f: [int(g.success.sum()), len(g)] for f, g in said.groupby('family', sort=False)}
-        assert own['families'] == counted and own['gflops'] == pytest.approx(said.gflops.mean())
+        assert unpacked(own['bits'], len(tasks)).tolist() == answers.success.astype(float).tolist()
+        counted = {f: [int(g.success.sum()), len(g)] for f, g in answers.groupby('family', sort=False)}
+        assert own['families'] == counted and own['gflops'] == pytest.approx(answers.gflops.mean())
     assert cell['spent']['answers'] == trained.spent.answers and cell['match'] == 'answers'
     assert 0 <= cell['budget'] - trained.spent.answers < 8                  # a question is asked eight times
     assert cell['gflops'] == pytest.approx(trained.spent.gflops)
@@ -105,15 +105,15 @@ def test_an_interrupted_experiment_keeps_its_cells_and_goes_on(tmp_path, monkeyp
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
-    real, said = learning.run_cell, []
+    real, lines = learning.run_cell, []
     def failing(folder, settings, condition, seed, examples=None):
-        if condition == 'ecology': raise ValueError('everybody is gone')
+        if condition == 'ecology': raise ValueError('no organelle is left')
         return real(folder, settings, condition, seed, examples)
     monkeypatch.setattr(learning, 'run_cell', failing)
-    with pytest.raises(Unfinished, match='2 of 3 cells failed.*ecology-0: everybody is gone') as e:
-        experiment(['ecology', 'sft_bits', 'frozen'], [0], tmp_path, TINY, jobs=1, log=said.append)
+    with pytest.raises(Unfinished, match='2 of 3 cells failed.*ecology-0: no organelle is left') as e:
+        experiment(['ecology', 'sft_bits', 'frozen'], [0], tmp_path, TINY, jobs=1, log=lines.append)
     assert '\n' not in str(e.value) and [c['condition'] for c in read_cells(tmp_path)] == ['frozen']
-    assert any('ecology-0 FAILED' in line for line in said) and any('1/3 frozen-0' in line for line in said)
+    assert any('ecology-0 FAILED' in line for line in lines) and any('1/3 frozen-0' in line for line in lines)
 
 
 def other_budget(folder): return dict(settings=TINY.model_copy(update={'budget': 7.}))
@@ -125,13 +125,13 @@ def other_host(folder, key='host'):
     return {}
 
 
-@pytest.mark.parametrize('change, says', [(other_budget, 'settings'), (other_host, 'host'), *(
+@pytest.mark.parametrize('change, named', [(other_budget, 'settings'), (other_host, 'host'), *(
     (lambda folder, key=key: other_host(folder, key), key) for key in ('streams', 'grader', 'cost', 'condition'))])
-def test_a_folder_made_otherwise_is_refused(tmp_path, change, says):
+def test_a_folder_made_otherwise_is_refused(tmp_path, change, named):
     quiet(['frozen'], [0], tmp_path, TINY)
     how = {'settings': TINY} | change(tmp_path)
     before = {p: p.read_bytes() for p in (tmp_path / 'cells').iterdir()}
-    with pytest.raises(ValueError, match=f'frozen-0 with another {says}'): quiet(['frozen'], [1], tmp_path, **how)
+    with pytest.raises(ValueError, match=f'frozen-0 with another {named}'): quiet(['frozen'], [1], tmp_path, **how)
     assert before == {p: p.read_bytes() for p in (tmp_path / 'cells').iterdir()}
 
 
@@ -161,22 +161,22 @@ def test_an_unknown_condition_makes_nothing(tmp_path):
 
 
 def test_the_curve_routes_by_the_other_half():
-    "Organelles that differ by noise: what half of the questions says about them is used on the other half only"
+    "Organelles that differ by noise: what half of the questions shows about them is used on the other half only"
     host, rng = load_host('embedded', threads=1), np.random.default_rng(0)
     population = Population(host, capacity=4)
     for _ in range(4):
         one = population.birth(rng=rng)
         population.write(one.id, OPERATORS['gaussian'](population.factors(one.id), rng=rng, step=1.))
     tasks, made = selection(48, seed=1), Trained(host, CONDITIONS['ecology'], 0, population)
-    said = answer_all(population, tasks)
-    right = said.success.to_numpy().reshape(4, 48)
+    answers = answer_all(population, tasks)
+    right = answers.success.to_numpy().reshape(4, 48)
     expected = []
     for half in (0, 1):
-        mine = said[np.tile(np.arange(48) % 2 == half, 4)]
+        mine = answers[np.tile(np.arange(48) % 2 == half, 4)]
         router = fit_router(population, tasks[half::2], answers=mine)
         expected += [right[population.ids.index(router.route([t])[0]), i] for i, t in enumerate(tasks) if i % 2 != half]
     greedy = np.mean([right[population.ids.index(id), i] for i, id in enumerate(
-        fit_router(population, tasks, answers=said).route(tasks))])
+        fit_router(population, tasks, answers=answers).route(tasks))])
     assert learning.interim_accuracy(made, tasks) == np.mean(expected) < greedy - .1      # choosing and scoring on one
     alone = Population(host, capacity=1)
     alone.birth()
@@ -205,7 +205,7 @@ def test_ctrl_c_ends_the_processes_and_keeps_what_was_made(tmp_path):
     assert read_cells(tmp_path / 'x')
 
 
-# --- what the cells say together
+# --- all cells together
 
 def test_the_bootstrap_draws_seeds_and_questions_again():
     rng = np.random.default_rng(0)

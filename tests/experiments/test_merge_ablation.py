@@ -1,4 +1,4 @@
-"""Two lives of one seed: equal compute, one difference, cells made once, and targets that say what was found."""
+"""Two lives of one seed: equal compute, one difference, cells made once, and targets that report what was found."""
 import json
 import math
 
@@ -25,7 +25,7 @@ def quiet(*arguments, **how): return experiment(*arguments, jobs=1, log=lambda l
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
-    "Both lives of a seed, really lived, and a merge that somebody put there"
+    "Both lives of a seed, really lived, and a merge that the test put there"
     folder, real = tmp_path_factory.mktemp('made'), Life.update
     def update(self, n=1):
         real(self, n)
@@ -40,11 +40,11 @@ def made(tmp_path_factory):
 
 def cell(name, seed, right, *, audit=(), tally=None, generations=60):
     "A cell of a full life, as if it had been lived"
-    paper = {'families': {'math': [int(sum(right)), len(right)]}, 'bits': packed(right)}
+    part = {'families': {'math': [int(sum(right)), len(right)]}, 'bits': packed(right)}
     return dict(condition=name, seed=seed, settings={'generations': generations}, generations=generations, organelles=3,
                 tally=tally or {}, tokens={'earned': 9, 'spent': -6, 'survey': -2}, audit=list(audit), gflops=10.,
                 spent=dict(play=3., learn=4., evidence=2., choose=1.),
-                ways={way: dict.fromkeys(('id', 'ood_depth', 'ood_family'), paper) for way in ('routed', 'best')})
+                ways={way: dict.fromkeys(('id', 'ood_depth', 'ood_family'), part) for way in ('routed', 'best')})
 
 
 def audited(wins, losses, event='merged', n=100):
@@ -81,8 +81,8 @@ def test_a_merge_is_audited_in_the_cell(made):
 def test_cells_are_made_once_and_not_mixed(made, tmp_path):
     folder, cells = made
     before = {p.name: p.stat().st_mtime_ns for p in (folder / 'cells').iterdir()}
-    said = []
-    assert experiment([1], folder, TINY, jobs=1, log=said.append) == cells and said == ['2 of 2 lives are there']
+    lines = []
+    assert experiment([1], folder, TINY, jobs=1, log=lines.append) == cells and lines == ['2 of 2 lives are there']
     assert {p.name: p.stat().st_mtime_ns for p in (folder / 'cells').iterdir()} == before
     with pytest.raises(ValueError, match='another settings'): quiet([1], folder, TINY.model_copy(update={'ood': 16}))
     assert read_cells(folder) == cells
@@ -127,7 +127,7 @@ def test_the_simulations_are_kept_and_not_mixed(tmp_path, monkeypatch):
         acceptance(tmp_path, host, Sizes(runs=3), log=lambda line: None)
 
 
-# --- what they say
+# --- the tables and targets of lives
 
 def test_gains_are_paired():
     one, other = np.array([[1, 1, 0, 1], [1, 0, 1, 1]]), np.array([[1, 0, 0, 1], [0, 0, 1, 1]])
@@ -150,11 +150,11 @@ FULL = [cell('with', 1, [1] * 20, tally={'merged': 6}, audit=[audited(40, 10), a
 
 
 def test_targets_of_lives():
-    said = {t['name']: (t['measured'], t['met']) for t in targets({}, FULL)}
-    assert said['strict merges in the median run'] == (5, True)
-    assert said['promoted children worse than their best parent, of 2'] == (.5, False)
-    assert said['with − without merges, ID, equal GFLOPs'] == (.25, True)
-    assert said['merged child − best parent, fresh questions, lower bound'][1] is True
+    found = {t['name']: (t['measured'], t['met']) for t in targets({}, FULL)}
+    assert found['strict merges in the median run'] == (5, True)
+    assert found['promoted children worse than their best parent, of 2'] == (.5, False)
+    assert found['with − without merges, ID, equal GFLOPs'] == (.25, True)
+    assert found['merged child − best parent, fresh questions, lower bound'][1] is True
 
 
 def test_targets_of_simulations():

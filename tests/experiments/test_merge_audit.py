@@ -31,8 +31,8 @@ def weights(population):
             for i in range(3)]
 
 
-def merge(child, parent, father, later=(), niche='string.sort+word.count', name='o9'):
-    return Merge(3, name, ('o1', 'o2'), 'merge', niche, 'merged', {}, {'o1': parent, 'o2': father, name: child},
+def merge(child, first, second, later=(), niche='string.sort+word.count', name='o9'):
+    return Merge(3, name, ('o1', 'o2'), 'merge', niche, 'merged', {}, {'o1': first, 'o2': second, name: child},
                  dict(later))
 
 
@@ -40,7 +40,7 @@ def merge(child, parent, father, later=(), niche='string.sort+word.count', name=
 
 @pytest.mark.parametrize('niche, families', [('math', {'math'}), ('string.sort+word.count',
                          {'string.sort', 'word.count'}), ('', {'math', 'string.sort', 'word.count'})])
-def test_the_questions_are_the_niches_and_nobody_elses(niche, families):
+def test_the_questions_are_those_of_the_niche_only(niche, families):
     tasks = tasks_for(merge(None, None, None, niche=niche), CELLS, n=24)
     assert len(tasks) == 24 and {t.family for t in tasks} == families and {stream_of(t) for t in tasks} == {'selection'}
     counts = pd.Series([f'{t.family}:{t.depth}' for t in tasks]).value_counts()
@@ -62,13 +62,13 @@ def test_there_are_enough_questions_in_every_niche_of_the_ecology():
 # --- differences
 
 def test_the_differences_are_those_of_the_answers(population, weights):
-    "By hand: the same questions and luck, the better parent on these very tasks, then and later"
-    child, parent, father = weights
-    later = {'o9': father, 'o1': child}
-    row = audit(population, [merge(child, parent, father, later)], CELLS, n=48, seed=5).iloc[0]
-    tasks = tasks_for(merge(child, parent, father), CELLS, n=48, seed=5)
+    "By hand: the same questions and sampling seeds, the better parent on these very tasks, then and later"
+    child, first, second = weights
+    later = {'o9': second, 'o1': child}
+    row = audit(population, [merge(child, first, second, later)], CELLS, n=48, seed=5).iloc[0]
+    tasks = tasks_for(merge(child, first, second), CELLS, n=48, seed=5)
     seed_for = lambda t: seed_of(5, purpose='audit luck', organelle=t.id)
-    who = {'child': child, 'first': parent, 'second': father}
+    who = {'child': child, 'first': first, 'second': second}
     right = Examiner(population).ask(who, tasks, seed_for)
     greedy = Examiner(population).ask(who, tasks, seed_for, temperature=0.)
     best = max(right['first'].mean(), right['second'].mean())
@@ -89,10 +89,10 @@ def test_the_dead_are_missing(population, weights, alive, missing):
     assert {name for name in COMPARISONS if np.isnan(row[name])} == missing
 
 
-def test_an_audit_touches_nobody_and_says_when_a_merge_is_done(population, weights):
-    before, told = population.weights_hash(), []
-    audit(population, [merge(*weights), merge(*weights, name='o7')], CELLS, n=8, on_merge=lambda: told.append(1))
-    assert population.weights_hash() == before and len(told) == 2
+def test_an_audit_changes_no_organelle_and_reports_each_merge(population, weights):
+    before, ticks = population.weights_hash(), []
+    audit(population, [merge(*weights), merge(*weights, name='o7')], CELLS, n=8, on_merge=lambda: ticks.append(1))
+    assert population.weights_hash() == before and len(ticks) == 2
 
 
 # --- all of them

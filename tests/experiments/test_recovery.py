@@ -9,7 +9,7 @@ from evolora.experiments import recovery as survival
 from evolora.ecology.config import PRESETS
 from evolora.host.model import load_host
 from evolora.experiments.recovery import (MOMENTS, RUN_DAMAGES, damages, kills, small, survival_tables,
-                                          survival_targets, told, weight)
+                                          survival_targets, recorded, weight)
 
 
 @pytest.fixture(scope='module')
@@ -30,16 +30,16 @@ def test_a_life_with_kills_ends_as_the_one_without(tmp_path):
 
 def test_a_life_that_ends_otherwise_is_seen(tmp_path, monkeypatch):
     "The comparison can fail: a run that was edited between two sessions"
-    real = survival.told
+    real = survival.recorded
     def edited(folder): return real(folder) | ({'ledger': 'other'} if ' ' in folder.name else {})
-    monkeypatch.setattr(survival, 'told', edited)
+    monkeypatch.setattr(survival, 'recorded', edited)
     found = kills(1, tmp_path, presets=['frozen'], generations=2, each=1)
     assert not found.same.any()
 
 
 def test_the_timings_are_not_compared(tmp_path):
     for name in ('timings', 'ledger'): (tmp_path / f'{name}.jsonl').write_text('{}\n')
-    assert set(told(tmp_path)) == {'ledger'}
+    assert set(recorded(tmp_path)) == {'ledger'}
 
 
 def test_every_kind_of_damage_is_named_and_nothing_is_changed(tmp_path, host):
@@ -68,7 +68,7 @@ def test_a_checkpoint_is_weighed(tmp_path, host):
     assert math.isclose(found['share'], found['checkpoint, s'] / (10 * found['generation, s'] + found['checkpoint, s']))
 
 
-def test_targets_say_what_was_missed():
+def test_targets_report_what_was_missed():
     killed = pd.DataFrame([dict(preset='x', moment='time', killed=True, same=s, **{'lost beyond': lost})
                            for s, lost in ((True, 0), (False, 2))])
     damaged = pd.DataFrame([dict(damage='d', outcome=o, changed=c, **{'code ran': False})

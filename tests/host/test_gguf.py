@@ -70,14 +70,14 @@ def test_it_is_asked_and_lives_like_any_other(path):
 def test_the_second_time_is_the_first(path, cache, capfd):
     first, _ = load_host(path), capfd.readouterr()
     second = load_host(path)
-    assert capfd.readouterr().err == '', 'nothing is said when nothing is done'
+    assert capfd.readouterr().err == '', 'nothing is printed when nothing is done'
     assert first.weights_hash() == second.weights_hash() == load_host(path, dtype='float32').weights_hash()
     assert first.origin == second.origin and first.origin.sha256 == digest(path) and first.origin.file == 'tiny.gguf'
     assert first.generate(['Hi'], seeds=[3]).tokens == second.generate(['Hi'], seeds=[3]).tokens
     assert load_host(path, dtype='bfloat16').dtype == torch.bfloat16
 
 
-def test_what_is_computed_is_said_in_one_line(path, capfd):
+def test_what_is_computed_is_printed_in_one_line(path, capfd):
     load_host(path)
     out, err = capfd.readouterr()
     assert out == '' and len(err.splitlines()) == 1 and 'tiny.gguf: 33,088 weights' in err and '%|' not in err
@@ -164,8 +164,8 @@ def test_without_a_cache_there_is_a_host_and_a_line(path, cache, occupy, monkeyp
     if occupy is a_full_disk:
         def full(*_, **__): raise OSError(28, 'No space left on device')
         monkeypatch.setattr(module, 'write_whole', full)
-    with pytest.warns(UserWarning, match='cannot be kept in .* set EVOLORA_CACHE') as said: host = load_host(path)
-    assert len(said) == 1 and '\n' not in str(said[0].message)
+    with pytest.warns(UserWarning, match='cannot be kept in .* set EVOLORA_CACHE') as caught: host = load_host(path)
+    assert len(caught) == 1 and '\n' not in str(caught[0].message)
     assert host.tokenizer.padding_side == 'left' and supported(host.model) and host.origin.sha256 == digest(path)
     if occupy is a_file_as_cache: assert cache.read_text() == 'precious'
     else: assert not [p for p in cache.rglob('*') if p.is_file() and p.name != '.lock'], 'nothing half written'
@@ -174,7 +174,7 @@ def test_without_a_cache_there_is_a_host_and_a_line(path, cache, occupy, monkeyp
     assert load_host(path).weights_hash() == host.weights_hash()
 
 
-def test_whoever_was_killed_leaves_nothing_that_counts(path, cache):
+def test_a_killed_process_leaves_nothing_that_counts(path, cache):
     draft = cache / 'gguf' / f'.{digest(path)}.77777.tmp'
     draft.mkdir(parents=True)
     (draft / 'model.safetensors').write_bytes(b'half')
@@ -192,8 +192,8 @@ def test_stopped_in_the_middle_nothing_is_kept(path, cache, monkeypatch):
 def test_two_at_once_make_one(path, cache):
     code = f'from evolora.host.model import load_host; print(load_host({str(path)!r}, device="cpu").weights_hash())'
     jobs = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = {job.communicate()[0] for job in jobs}
-    assert len(said) == 1 and not any(job.returncode for job in jobs)
+    hashes = {job.communicate()[0] for job in jobs}
+    assert len(hashes) == 1 and not any(job.returncode for job in jobs)
     assert [p.name for p in (cache / 'gguf').iterdir() if not p.name.startswith('.')] == [digest(path)]
 
 
@@ -306,8 +306,8 @@ def test_the_real_one(cache):
     host = load_host('smollm2-135m-q4', device='cpu', threads=1)
     assert (host.id, host.origin.sha256, host.parameters) == (REAL.name, REAL.sha256, 134_515_008)
     assert host.weights_hash() == 'bac68de1ca99e847' and supported(host.model) and host.ends == [2]
-    said = host.generate(['What is the capital of France?'], temperature=0.).texts
-    assert said == ['The capital of France is Paris.']
+    answers = host.generate(['What is the capital of France?'], temperature=0.).texts
+    assert answers == ['The capital of France is Paris.']
     profile, text = profile_of(host), 'What is 17 + 25?'
     assert profile.name == 'smollm2-135m-q4' and profile_of(REAL_PATH) is profile
     assert profile.frame == len(host.encode([text])[0]) - len(host.tokenizer(text)['input_ids'])

@@ -249,7 +249,7 @@ def test_a_run_in_a_form_goes_on_bit_for_bit(tmp_path):
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_a_run_says_its_form_and_refuses_another(tmp_path):
+def test_a_run_states_its_form_and_refuses_another(tmp_path):
     host, config = lively()
     with begin_session(tmp_path / 'run', host, config) as session:
         session.live(1, log=None)

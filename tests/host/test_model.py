@@ -37,7 +37,7 @@ def ask(host, rows=range(len(PROMPTS)), **keywords):
 
 
 def ending_with(architecture, ends):
-    "A host of the same weights whose model says that these tokens end an answer"
+    "A host of the same weights whose model declares that these tokens end an answer"
     host = tiny_host(architecture)
     host.model.generation_config.eos_token_id = ends
     return Host(host.model, host.tokenizer, id='ends')
@@ -65,19 +65,19 @@ def test_a_row_does_not_know_its_batch(architecture, temperature):
                                    atol=1e-5)
 
 
-def test_whoever_waits_hears_how_many_are_answered():
-    host, heard = tiny('qwen3'), []
-    made = ask(host, rows=range(5), temperature=0., on_rows=lambda done, total: heard.append((done, total)))
-    assert heard == [(0, 5), (5, 5)]
-    del heard[:]
+def test_a_caller_gets_how_many_are_answered():
+    host, calls = tiny('qwen3'), []
+    made = ask(host, rows=range(5), temperature=0., on_rows=lambda done, total: calls.append((done, total)))
+    assert calls == [(0, 5), (5, 5)]
+    del calls[:]
     again = host.generate(PROMPTS[:5], max_new_tokens=LENGTH, temperature=0., rows=2,
-                          on_rows=lambda done, total: heard.append((done, total)))
-    assert again.tokens == made.tokens and {total for _, total in heard} == {5}
-    assert heard[0] == (0, 5) and heard[-1] == (5, 5) and sorted({*heard}) == heard and len(heard) > 3
+                          on_rows=lambda done, total: calls.append((done, total)))
+    assert again.tokens == made.tokens and {total for _, total in calls} == {5}
+    assert calls[0] == (0, 5) and calls[-1] == (5, 5) and sorted({*calls}) == calls and len(calls) > 3
 
 
 @every_architecture
-def test_luck_is_the_seed_and_nothing_else(architecture):
+def test_random_numbers_follow_from_the_seed_and_nothing_else(architecture):
     host = tiny(architecture)
     first = ask(host)
     torch.manual_seed(99); np.random.seed(99)
@@ -173,12 +173,12 @@ def test_an_empty_batch_is_refused():
     with pytest.raises(ValueError, match='at least one prompt'): tiny('qwen3').generate([])
 
 
-@pytest.mark.parametrize('wrong, says', [(dict(temperature=-1.), 'temperature'),
+@pytest.mark.parametrize('wrong, message', [(dict(temperature=-1.), 'temperature'),
                                          (dict(max_new_tokens=0), 'max_new_tokens'),
                                          (dict(max_new_tokens=511), 'context is 512'),
                                          (dict(seeds=[1]), 'one seed a prompt')])
-def test_wrong_questions_are_one_line(wrong, says):
-    with pytest.raises(ValueError, match=says) as error: tiny('qwen3').generate(PROMPTS, **wrong)
+def test_wrong_questions_are_one_line(wrong, message):
+    with pytest.raises(ValueError, match=message) as error: tiny('qwen3').generate(PROMPTS, **wrong)
     assert '\n' not in str(error.value)
 
 
@@ -200,7 +200,7 @@ def test_the_meter_agrees_with_torch(architecture, tokens, past, logits):
 
 @every_architecture
 def test_the_price_of_an_answer_is_what_it_takes_alone(architecture, monkeypatch):
-    "Row by row and through the modules: what a batch shares, pads or leaves out changes nobody's price"
+    "Row by row and through the modules: what a batch shares, pads or leaves out changes no row's price"
     host = eager(architecture)
     made = ask(host)
     monkeypatch.setattr(engine, 'supported', lambda model: False)
@@ -361,14 +361,14 @@ def test_a_folder_gives_the_same_host_back(tmp_path, architecture):
     assert ask(loaded).tokens == ask(tiny(architecture)).tokens
 
 
-def test_a_hub_that_does_not_answer_is_asked_once_and_said_in_one_line(monkeypatch, capfd, tmp_path):
+def test_a_hub_that_does_not_answer_is_asked_once_and_reported_in_one_line(monkeypatch, capfd, tmp_path):
     monkeypatch.setattr('huggingface_hub.constants.HF_HUB_OFFLINE', False)
     monkeypatch.setattr('huggingface_hub.constants.ENDPOINT', 'http://127.0.0.1:9')
     monkeypatch.setattr('huggingface_hub.constants.HF_HUB_CACHE', str(tmp_path))
     for read in (load_host, read_config):
-        with pytest.raises(ValueError, match='hub id that is cached or can be reached') as said:
+        with pytest.raises(ValueError, match='hub id that is cached or can be reached') as error:
             read('no-one/no-model')
-        assert '\n' not in str(said.value) and 'did you mean' not in str(said.value)
+        assert '\n' not in str(error.value) and 'did you mean' not in str(error.value)
     with pytest.raises(ValueError, match='did you mean smollm2-135m-q4'): load_host('smolm2-135m-q4')
     captured = capfd.readouterr()
     assert captured.out == captured.err == ''

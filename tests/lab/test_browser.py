@@ -86,7 +86,7 @@ def write(folder, name, *cells):
 def panel(notebook): return notebook.page.locator('.jp-OutputArea-output .jupyter-widgets').first
 
 
-def says(notebook, pattern):
+def wait_for(notebook, pattern):
     "The text of the widgets, once it matches"
     widgets = panel(notebook)
     # The text as it is seen: what lies in different lines is not run together.
@@ -102,7 +102,7 @@ def drawn(notebook, *titles):
         if svg.is_visible(): assert svg.bounding_box()['width'] < panel(notebook).bounding_box()['width']
 
 
-def lived(notebook): return int(re.search(r'(\d+) generations? lived', says(notebook, r'\d generations? lived'))[1])
+def lived(notebook): return int(re.search(r'(\d+) generations? lived', wait_for(notebook, r'\d generations? lived'))[1])
 
 
 def test_a_chart_and_a_button_work_without_the_internet(server, notebook, tmp_path):
@@ -110,12 +110,12 @@ def test_a_chart_and_a_button_work_without_the_internet(server, notebook, tmp_pa
     notebook.open(name)
     notebook.run_all()
     made_by = nbformat.read(server.folder / name, as_version=4).cells[1].id
-    says(notebook, f'made by {made_by}')        # or a lab could not tell whose place it takes
+    wait_for(notebook, f'made by {made_by}')        # or a lab could not know whose place it takes
     expect(notebook.charts).to_have_count(1)
     expect(notebook.charts).to_contain_text('Alive')
     for i in (1, 2, 3):
         notebook.button('Step').click()
-        says(notebook, rf'generation {i}\b')
+        wait_for(notebook, rf'generation {i}\b')
     expect(notebook.charts).to_have_count(2)
     assert notebook.shot(tmp_path / 'standin.png').stat().st_size > 10_000
     assert notebook.outside == [], 'JupyterLab was not content with what is on this machine'
@@ -152,26 +152,26 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     assert 'rror' not in notebook.code.first.inner_text()
     notebook.shot(pictures / 'lab_saved.png')
     notebook.press_run()
-    says(notebook, r'1 generation lived')
+    wait_for(notebook, r'1 generation lived')
     passed('the first generation is seen')
     assert not kept.count()
     notebook.run_all()      # the panel's cell again, too: it goes on with the same ecology, and is not doubled
-    says(notebook, r'2 generations lived')
+    wait_for(notebook, r'2 generations lived')
     expect(notebook.page.locator('.jp-OutputArea-output .jupyter-widgets .lm-TabBar:visible')).to_have_count(1)
     for i in (3, 4, 5):
         notebook.button('Step').click()
-        says(notebook, rf'{i} generations lived')
+        wait_for(notebook, rf'{i} generations lived')
     expect(notebook.charts.first).to_be_visible()
     notebook.shot(pictures / 'lab_step.png', of=panel(notebook))
 
     notebook.button('Run').click()
-    says(notebook, r'(1[6-9]|[2-9]\d) generations lived')
+    wait_for(notebook, r'(1[6-9]|[2-9]\d) generations lived')
     notebook.button('Pause').click()
     expect(notebook.button('Run')).to_be_enabled()
     paused = lived(notebook)
-    says(notebook, rf'generation +{paused - 1} \| ROI')       # the ticker
-    said = f'up to generation {paused - 1}, where accuracy is '
-    expect(panel(notebook).locator(f'[aria-label*="{said}"]').first).to_be_visible()
+    wait_for(notebook, rf'generation +{paused - 1} \| ROI')       # the ticker
+    label = f'up to generation {paused - 1}, where accuracy is '
+    expect(panel(notebook).locator(f'[aria-label*="{label}"]').first).to_be_visible()
     notebook.page.set_viewport_size({'width': 1280, 'height': 2200})       # or a picture ends where the window does
     notebook.shot(pictures / 'lab.png', of=panel(notebook))
     passed('the picture is made')
@@ -180,27 +180,28 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     ticket = notebook.page.get_by_label('ticket', exact=True)
     ticket.fill('-1')
     ticket.press('Enter')
-    says(notebook, 'ticket expected a number of at least 0')
+    wait_for(notebook, 'ticket expected a number of at least 0')
     ticket.fill('0.25')
     ticket.press('Enter')
-    says(notebook, r'from the next generation on: ticket = 0\.25')
+    wait_for(notebook, r'from the next generation on: ticket = 0\.25')
     notebook.button('Winter now').click()
-    says(notebook, 'winter = 3')
+    wait_for(notebook, 'winter = 3')
     notebook.shot(pictures / 'lab_knobs.png', of=panel(notebook))
     assert lived(notebook) == paused, 'it went on although it was paused'
     notebook.button('Step').click()
-    says(notebook, rf'{paused + 1} generations lived')
-    expect(panel(notebook)).not_to_contain_text('from the next generation on')     # it has been heeded
+    wait_for(notebook, rf'{paused + 1} generations lived')
+    expect(panel(notebook)).not_to_contain_text('from the next generation on')     # it has been applied
     assert ticket.input_value() == '0.25'
 
     page(notebook, 'Organelle')
     organelles = notebook.page.get_by_label('organelle', exact=True)
     chosen = organelles.locator('option').last.get_attribute('value')
     organelles.select_option(chosen)
-    says(notebook, 'rank')
-    drawn(notebook, rf'What {chosen} adds to the host', 'Directions that', 'Drift from birth|no movement since birth')
+    wait_for(notebook, 'rank')
+    drawn(notebook, rf'How much {chosen} adds to the host', 'Singular values of',
+          'Distance moved since birth|no movement since birth')
     notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))
     page(notebook, 'Kinship')
-    drawn(notebook, 'Who resembles whom', 'Drift from birth')
+    drawn(notebook, 'Similarity of organelles', 'Distance moved since birth')
     notebook.shot(pictures / 'lab_kinship.png', of=panel(notebook))
     assert notebook.outside == []

@@ -82,7 +82,7 @@ def test_a_plain_command_asks_for_a_browser_and_for_no_port(monkeypatch):
 
 def test_what_cannot_start_is_one_line_and_an_untouched_disk(started, monkeypatch, capfd):
     monkeypatch.setattr(os, 'geteuid', lambda: 0, raising=False)
-    assert run() == 2 and 'add --allow-root' in (said := capfd.readouterr().err) and said.count('\n') == 1
+    assert run() == 2 and 'add --allow-root' in (text := capfd.readouterr().err) and text.count('\n') == 1
     monkeypatch.setattr(notebooks, 'find_spec', lambda _: None)
     assert run('--allow-root') == 2 and 'pip install jupyterlab' in capfd.readouterr().err
     assert os.listdir() == started == []

@@ -1,6 +1,6 @@
 """The lab without a browser: a button is a line of Python, nothing is doubled, and hostile text does nothing.
 
-The widgets have no page here, only their traits, which is all that a page would be told.
+The widgets have no page here, only their traits, which is all that a page would receive.
 """
 import json
 import re
@@ -70,12 +70,12 @@ def stepped(lab, n=1):
     return rest(lab)
 
 
-def said_so_far(lab):
+def logged(lab):
     "Which generations stand on the page Log, the first one first"
     return [int(n) for n in re.findall(r'generation +(\d+)', opened(lab, 'Log').log_page.value)][::-1]
 
 
-def said(out): return ' | '.join(x['data']['text/plain'] for x in out.outputs)
+def plain(out): return ' | '.join(x['data']['text/plain'] for x in out.outputs)
 
 
 # the runner
@@ -128,7 +128,7 @@ def test_a_job_runs_between_two_generations(ecology):
     assert seen == ('', True) and runner.wait(LONG) and ecology.generation == 3
 
 
-def test_a_run_ends_when_nobody_is_left(host, config):
+def test_a_run_ends_when_no_organelle_is_left(host, config):
     poor = config.model_copy(update={'economy': config.economy.model_copy(update={
         'ticket': 50., 'founder_energy': 1., 'floor': 0.})})
     ecology = Ecology(host, poor)
@@ -152,8 +152,8 @@ def test_a_run_in_which_nothing_is_earned_stops_and_the_panel_says_why(host, con
     rest(lab)
     assert (lab.ecology.generation, lab.runner.found.case) == (PATIENCE, 'unread') and len(lab.ecology.population)
     assert 'stopped, see below' in lab.status.value and not lab.run_button.disabled
-    said = lab.error.value
-    assert 'evolora calibrate' in said and '&lt;script&gt;' in said and '<script>' not in said and '\x1b' not in said
+    text = lab.error.value
+    assert 'evolora calibrate' in text and '&lt;script&gt;' in text and '<script>' not in text and '\x1b' not in text
     monkeypatch.undo()
     stepped(lab)
     assert lab.ecology.generation == PATIENCE + 1 and lab.runner.found is None and lab.error.value == ''
@@ -192,10 +192,10 @@ def test_a_step_is_seen_everywhere(ecology):
             lab.select(next(id for id in ecology.population.ids if not ecology.population.is_noop(id)))
             rest(lab)
             assert 'Traits' in lab.organelle_page.value
-            assert all(words in said(lab.weights) for words in ('norm of ΔW', 'Singular values', 'since birth'))
+            assert all(words in plain(lab.weights) for words in ('norm of ΔW', 'Singular values', 'since birth'))
         if page == 'Kinship':
             rest(lab)
-            assert 'Cosine' in said(lab.kinship) and 'since birth' in said(lab.kinship), 'nobody has learned yet'
+            assert 'Cosine' in plain(lab.kinship) and 'since birth' in plain(lab.kinship), 'none has learned yet'
         if page == 'Log': assert 'ROI' in lab.log_page.value and repr(ecology.history[0]) in lab.ticker.value
     assert lab.error.value == ''
 
@@ -229,7 +229,7 @@ def test_many_and_stop_are_buttons(ecology, monkeypatch):
 
 def test_weights_are_drawn_for_the_page_that_is_open_and_no_other(ecology, monkeypatch):
     calls = []
-    for name in ('organelle_specs', 'everybody_specs'):
+    for name in ('organelle_specs', 'population_specs'):
         real = getattr(window, name)
         monkeypatch.setattr(window, name, lambda *given, real=real, name=name: calls.append(name) or real(*given))
     lab = stepped(Lab(ecology), 2)
@@ -238,22 +238,24 @@ def test_weights_are_drawn_for_the_page_that_is_open_and_no_other(ecology, monke
     opened(lab, 'Organelle')
     lab.select(next(id for id in ecology.population.ids if id != lab.organelle))
     rest(lab)
-    assert calls == ['everybody_specs', 'organelle_specs', 'organelle_specs'] and lab.organelle in said(lab.weights)
+    assert calls == ['population_specs', 'organelle_specs', 'organelle_specs'] and lab.organelle in plain(lab.weights)
     opened(lab, 'Live')
     opened(lab, 'Organelle')
     assert len(calls) == 3, 'nothing has changed since'
     one = lab.organelle
-    assert stepped(lab).error.value == '' and lab.organelle == one and len(calls) == 4, 'no detour by somebody else'
-    assert all(words in said(lab.weights) for words in ('norm of ΔW', 'Singular values', f'Drift of {lab.organelle}'))
+    assert stepped(lab).error.value == '' and lab.organelle == one and len(calls) == 4, 'no detour by another organelle'
+    moved = f'Distance from birth of {lab.organelle}'
+    assert all(words in plain(lab.weights) for words in ('norm of ΔW', 'Singular values', moved))
     opened(lab, 'Kinship')
-    assert 'Cosine' in said(lab.kinship) and f'Drift of {len(ecology.population)} organelles' in said(lab.kinship)
+    moved = f'Distance from birth of {len(ecology.population)} organelles'
+    assert 'Cosine' in plain(lab.kinship) and moved in plain(lab.kinship)
 
 
 def test_weights_are_drawn_no_more_often_than_they_may_while_generations_are_left(ecology, monkeypatch):
     monkeypatch.setattr(window, '_EVERY', 0.)
     lab, drawn = opened(stepped(Lab(ecology)), 'Kinship'), []
     real = window.population_specs
-    monkeypatch.setattr(window, 'everybody_specs', lambda *given: drawn.append(1) or real(*given))
+    monkeypatch.setattr(window, 'population_specs', lambda *given: drawn.append(1) or real(*given))
     lab._rested = float('inf')
     stepped(lab, 4)
     assert len(drawn) == 1 and ecology.generation == 5, 'only what is left at the end'
@@ -263,18 +265,18 @@ def test_charts_of_weights_do_without_what_is_not_there(ecology):
     lab = opened(stepped(Lab(ecology)), 'Organelle')
     ecology.demography.births.clear()
     lab.select(ecology.population.ids[-1])
-    assert 'its birth was not kept' in said(rest(lab).weights)
-    assert 'births were not kept' in said(opened(lab, 'Kinship').kinship) and lab.error.value == ''
+    assert 'its birth was not kept' in plain(rest(lab).weights)
+    assert 'births were not kept' in plain(opened(lab, 'Kinship').kinship) and lab.error.value == ''
     one = ecology.population.ids[0]
     for id in ecology.population.ids[1:]: ecology.demography.bury(id, 1, 'to be alone')
     ecology.population.write(one, {n: (A, 0 * B) for n, (A, B) in ecology.population.factors(one).items()})
     again = opened(rest(Lab(ecology)), 'Kinship')
-    assert 'two that add something' in said(again.kinship)
-    assert 'adds nothing yet' in said(opened(again, 'Organelle').weights) and again.error.value == ''
+    assert 'two that add something' in plain(again.kinship)
+    assert 'adds nothing yet' in plain(opened(again, 'Organelle').weights) and again.error.value == ''
     again._drawn.clear()
     again.runner.submit(lambda e: e.demography.bury(one, 1, 'gone')).result(LONG)
     again.show_open()
-    assert 'not alive any more' in said(rest(again).weights) and again.error.value == ''
+    assert 'not alive any more' in plain(rest(again).weights) and again.error.value == ''
 
 
 def test_winter_comes_at_the_press_of_a_button(ecology):
@@ -290,16 +292,16 @@ def test_before_there_is_an_ecology_nothing_can_be_turned(host, config, tmp_path
     lab = Lab(tmp_path / 'run')
     assert lab.winter_button.disabled and all(box.disabled for box in lab.knobs.values())
     for page, out in (('Organelle', lab.weights), ('Kinship', lab.kinship)):
-        assert 'press Step' in said(getattr(opened(lab, page), 'kinship' if page == 'Kinship' else 'weights'))
+        assert 'press Step' in plain(getattr(opened(lab, page), 'kinship' if page == 'Kinship' else 'weights'))
     assert lab.ecology is None, 'a look loads no model'
     lab.step_button.click()
-    assert not rest(lab).winter_button.disabled and 'Cosine' in said(lab.kinship)
+    assert not rest(lab).winter_button.disabled and 'Cosine' in plain(lab.kinship)
 
 
-# who sets the buttons
+# which thread sets the buttons
 
 class Watched:
-    "A lock that says when somebody has to wait for it"
+    "A lock with an event for when a thread has to wait for it"
     def __init__(self): self.lock, self.waits = threading.RLock(), threading.Event()
 
     def __enter__(self):
@@ -338,7 +340,7 @@ def test_a_bar_that_moves_after_the_end_is_put_back(ecology):
     lab = stepped(Lab(ecology))
     tick, still = lab._tick, lab.progress.value
     def late():
-        lab.runner.busy = False     # the runner comes to rest, and says so, between a look and what is shown of it
+        lab.runner.busy = False     # the runner comes to rest, and reports it, between a look and what is shown of it
         lab.refresh()
         lab.progress.value = 'generation 2: learn, 0.1 s'
     lab._tick, lab.runner.busy = late, True
@@ -355,7 +357,7 @@ def test_the_same_lab_again_takes_over_and_doubles_nothing(ecology):
     assert threading.active_count() <= threads + 1 and first.closed
     lab.step()
     assert rest(lab).view.generation == ecology.generation == 2
-    assert said_so_far(lab) == [0, 1]
+    assert logged(lab) == [0, 1]
 
 
 def test_a_lab_that_takes_over_a_run_under_way_lets_it_go_on(ecology):
@@ -402,7 +404,7 @@ def test_an_answer_is_asked_for_praised_and_recorded(ecology):
     lab.up_button.click()
     stepped(lab)
     record = ecology.history[-1].feedback
-    assert [(f['organelle'], f['prompt'], f['up']) for f in record] == [(lab.said[0], lab.prompt.value, True)]
+    assert [(f['organelle'], f['prompt'], f['up']) for f in record] == [(lab.last_answer[0], lab.prompt.value, True)]
 
 
 def test_what_is_suggested_to_ask_is_a_question_of_the_run(host, config, tmp_path):
@@ -413,7 +415,7 @@ def test_what_is_suggested_to_ask_is_a_question_of_the_run(host, config, tmp_pat
     lab = Lab(tmp_path / 'run')
     assert lab.ecology is None and lab.prompt.placeholder == wanted, 'before anything is loaded'
     stepped(lab).ask_button.click()
-    assert rest(lab).prompt.placeholder == wanted == lab.said[1]
+    assert rest(lab).prompt.placeholder == wanted == lab.last_answer[1]
     lab.new('debug')
     assert rest(lab).prompt.placeholder == 'Sort the letters: jghn'
 
@@ -426,9 +428,9 @@ def test_a_folder_with_cells_that_are_unknown_here_is_shown_all_the_same(host, c
     assert lab.view.generation == 1 and lab.prompt.placeholder and not lab.error.value
 
 
-def test_who_waits_for_an_answer_may_judge_it_at_once(ecology, monkeypatch):
+def test_a_caller_that_waits_for_an_answer_may_judge_it_at_once(ecology, monkeypatch):
     lab, go = stepped(Lab(ecology)), threading.Event()
-    class Late(running.Future):         # its result is there before anybody is called
+    class Late(running.Future):         # its result is there before any callback
         def _invoke_callbacks(self): go.wait(LONG) and super()._invoke_callbacks()
     monkeypatch.setattr(running, 'Future', Late)
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
@@ -443,7 +445,8 @@ def test_the_last_verdict_on_an_answer_counts_once_and_is_worth_what_waits(ecolo
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
     rest(lab)
     for button in (lab.up_button, lab.up_button, lab.down_button): button.click()
-    assert 'blamed: worth 2 in the next generation' in lab.verdicts.value and ecology.controls.waiting[1] == 1
+    assert 'negative feedback: worth 2 in the next generation' in lab.verdicts.value
+    assert ecology.controls.waiting[1] == 1
     stepped(lab)
     assert [(f['up'], f['reward']) for f in ecology.history[-1].feedback] == [(False, -2.)]
     assert lab.up_button.disabled and 'booked' in lab.verdicts.value
@@ -454,7 +457,7 @@ def test_the_last_verdict_on_an_answer_counts_once_and_is_worth_what_waits(ecolo
     assert not rest(lab).up_button.disabled, 'another answer is another verdict'
 
 
-def test_a_verdict_that_a_generation_has_heard_is_not_given_again_while_it_lasts(ecology, monkeypatch):
+def test_feedback_that_a_generation_has_applied_is_not_given_again_while_it_lasts(ecology, monkeypatch):
     lab = stepped(Lab(ecology))
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
     rest(lab).thumb(True)
@@ -463,9 +466,9 @@ def test_a_verdict_that_a_generation_has_heard_is_not_given_again_while_it_lasts
     lab.step()
     assert begun.wait(LONG)
     lab.down_button.click()
-    said, waits = lab.error.value, ecology.controls.waiting[1]
+    text, waits = lab.error.value, ecology.controls.waiting[1]
     go.set()
-    assert 'booked' in said and waits == 0 and rest(lab)
+    assert 'booked' in text and waits == 0 and rest(lab)
 
 
 # errors
@@ -475,7 +478,7 @@ def test_an_error_stands_until_the_next_thing_is_asked_for(ecology, monkeypatch)
     lab.knobs['ticket'].value = -1.
     stood = lab.error.value
     assert 'nothing was turned' in stood
-    lab.runner.run(2)           # somebody else's, so nobody asked this panel for anything
+    lab.runner.run(2)           # not by way of this panel
     assert rest(lab).error.value == stood and ecology.generation == 3
     lab.knobs['ticket'].value = .5
     assert lab.error.value == ''
@@ -498,7 +501,7 @@ def test_a_question_that_fails_says_so_and_leaves_nothing_to_judge(ecology):
 
 
 @pytest.mark.parametrize('call, words', [
-    (lambda lab: lab.select('nobody'), 'alive'), (lambda lab: lab.ask('  '), 'question'),
+    (lambda lab: lab.select('o99'), 'alive'), (lambda lab: lab.ask('  '), 'question'),
     (lambda lab: lab.run(0), '1 or more'),
     (lambda lab: lab.turn(speed=2), 'knob'), (lambda lab: lab.thumb(True), 'ask'),
     (lambda lab: lab.new('no such'), 'preset'),
@@ -561,7 +564,7 @@ def test_new_clears_what_was_seen(ecology, monkeypatch):
     opened(lab, 'Live')
     assert lab.view.generation == 0 and lab.charts.outputs == () and 'seed 5' in lab.head.value
     assert {name for _, name in lab.who.options} == set(lab.ecology.population.ids)
-    assert said_so_far(stepped(lab)) == [0]
+    assert logged(stepped(lab)) == [0]
 
 
 def test_new_waits_for_whatever_is_under_way(ecology, monkeypatch):
@@ -584,7 +587,7 @@ def test_new_waits_for_whatever_is_under_way(ecology, monkeypatch):
     assert loading == [True, True] and not rest(lab).new_button.disabled
 
 
-def test_an_ecology_that_cannot_be_made_is_said(ecology, monkeypatch):
+def test_an_ecology_that_cannot_be_made_is_reported(ecology, monkeypatch):
     def broken(): raise OSError('no model here')
     monkeypatch.setattr(module, 'world_of', lambda *how: broken)
     lab = rest(Lab(preset='debug'))
@@ -630,14 +633,14 @@ def test_new_asks_again_where_generations_would_be_forgotten(ecology):
 # which lab is whose
 
 def in_cell(monkeypatch, cell, request):
-    "What a kernel says of the cell that it runs"
+    "A kernel that reports this cell and request as the ones it runs"
     class Kernel:
         def get_parent(self): return {'header': {'msg_id': request}, 'metadata': {'cellId': cell}}
     shell = type('Shell', (), {'kernel': Kernel()})()
     monkeypatch.setattr(module, 'get_ipython', lambda: shell)
 
 
-def test_a_cell_that_is_run_again_closes_the_lab_that_nobody_sees_any_more(host, config, monkeypatch):
+def test_a_cell_that_is_run_again_closes_the_lab_that_is_not_visible_any_more(host, config, monkeypatch):
     in_cell(monkeypatch, 'a', '1')
     one, beside = Lab(Ecology(host, config)), Lab(Ecology(host, config, seed=1))
     in_cell(monkeypatch, 'b', '2')
@@ -648,7 +651,7 @@ def test_a_cell_that_is_run_again_closes_the_lab_that_nobody_sees_any_more(host,
     assert one.closed and beside.closed and not elsewhere.closed and not lab.closed
     assert set(module._OPEN.values()) == {elsewhere, lab}
     assert one.wait(LONG) and one.runner.left == 0, 'it would run on without buttons'
-    one.ecology.step()          # and is still somebody's
+    one.ecology.step()          # and its owner may still step it
     monkeypatch.setattr(module, 'get_ipython', lambda: None)
     assert rest(Lab(Ecology(host, config, seed=4))).cell is None and not lab.closed
 
@@ -689,15 +692,15 @@ def test_a_look_loads_no_model_and_resume_does(host, config, tmp_path):
     assert rest(Lab(Ecology(host, config))).resume() and rest(Lab(preset='debug', seed=3)).resume().seed == 3
 
 
-def test_what_was_lived_before_is_told_too(host, config, tmp_path):
+def test_what_was_lived_before_is_shown_too(host, config, tmp_path):
     folder, ecology = tmp_path / 'run', Ecology(host, config)
     ecology.run(3, log=None)
-    assert said_so_far(rest(Lab(ecology))) == [0, 1, 2]
+    assert logged(rest(Lab(ecology))) == [0, 1, 2]
     with begin_session(folder, host, config) as session:
         session.live(2, log=None)
         watching = Lab(folder)
-        assert said_so_far(watching) == [0, 1] and repr(session.ecology.history[-1]) in watching.ticker.value
-    assert said_so_far(stepped(watching)) == [0, 1, 2]
+        assert logged(watching) == [0, 1] and repr(session.ecology.history[-1]) in watching.ticker.value
+    assert logged(stepped(watching)) == [0, 1, 2]
 
 
 def test_the_books_of_an_organelle_come_to_what_it_owns(host, config, tmp_path):
@@ -743,7 +746,7 @@ def test_a_session_that_broke_off_under_its_own_lab_is_resumed_from_its_folder(h
     assert stepped(Lab(tmp_path / 'run')).view.generation == 2
 
 
-def test_a_folder_that_is_moved_away_is_said_and_watched_again_when_it_is_back(host, config, tmp_path):
+def test_a_folder_that_is_moved_away_is_reported_and_watched_again_when_it_is_back(host, config, tmp_path):
     def until(seen):
         end = time.monotonic() + LONG
         while not seen() and time.monotonic() < end: time.sleep(.05)
@@ -776,7 +779,7 @@ def test_a_free_folder_is_resumed_and_written_and_left_to_others(host, config, t
     assert stepped(Lab(folder)).view.generation == 5
 
 
-def test_a_run_that_cannot_be_saved_is_said_when_its_lab_is_closed(host, config, tmp_path, monkeypatch):
+def test_a_run_that_cannot_be_saved_is_reported_when_its_lab_is_closed(host, config, tmp_path, monkeypatch):
     folder = tmp_path / 'run'
     with begin_session(folder, host, config) as session: session.live(1, log=None)
     lab = stepped(Lab(folder))
@@ -787,7 +790,7 @@ def test_a_run_that_cannot_be_saved_is_said_when_its_lab_is_closed(host, config,
         assert lab.wait(LONG)
 
 
-def test_a_folder_where_somebody_is_at_work_is_watched(host, config, tmp_path):
+def test_a_folder_that_another_process_writes_is_watched(host, config, tmp_path):
     with begin_session(tmp_path / 'run', host, config) as session:
         session.live(1, log=None)
         lab = Lab(tmp_path / 'run')
@@ -813,10 +816,10 @@ def test_a_folder_says_what_the_ecology_says(host, config, tmp_path):
     with begin_session(tmp_path / 'run', host, load_config('ecology')) as session: session.live(2, log=None)
     here, there = look(session.ecology), look_at(load(tmp_path / 'run'))
     pd.testing.assert_frame_equal(here.alive.sort_index(), there.alive.sort_index(), check_dtype=False)
-    assert [v['says'] for v in here.verdicts] == [v['says'] for v in there.verdicts]
+    assert [v['sentence'] for v in here.verdicts] == [v['sentence'] for v in there.verdicts]
 
 
-def test_who_is_right_how_often_is_seen_before_anybody_is_better_than_others(ecology):
+def test_the_share_of_right_answers_is_seen_before_any_organelle_is_more_competent(ecology):
     ecology.run(1, log=None)
     table, asked = look(ecology).alive, ecology.demography.recent
     assert (table['competence'] == 0).all() and len(asked), 'nothing sets them apart yet'
@@ -836,7 +839,7 @@ def test_hostile_text_does_nothing(ecology, text):
     one = view.alive.index[0]
     evil = View(text, {text: text}, view.rows, view.alive.rename(index={one: text}).assign(niche=text),
                 {text: view.births[one] | {'operator': text, 'parents': [text], 'traits': {text: text}}},
-                [dict(organelle=text, partners=[text], gate=text, final=True, says=f'{text}: {text}')],
+                [dict(organelle=text, partners=[text], gate=text, final=True, sentence=f'{text}: {text}')],
                 [dict(view.ledger[0], organelle=text, reason=text)], {text: {text: 1e300}}, 1)
     lab = rest(Lab(ecology))
     lab.draw(evil)
@@ -857,7 +860,7 @@ def test_the_data_of_the_curves_is_bounded_and_keeps_totals(ecology):
     rows = [ecology.history[i % 3].row | {'generation': i, 'gates': {'ready': 1, f'x{i}': 9}} for i in range(10_001)]
     drawn = points(rows)
     assert len(drawn) <= 500 and sum(p['births'] for p in drawn) == sum(r['births'] for r in rows)
-    assert sum(s['turns'] for s in stops(rows)) == len(rows), 'only what gates say is counted'
+    assert sum(s['turns'] for s in stops(rows)) == len(rows), 'only decisions of gates are counted'
     assert len(json.dumps(live_spec(rows))) < 200_000
     assert gather(ecology.history).generations.shape[0] == 3
 
@@ -888,10 +891,10 @@ def test_a_question_is_asked_and_judged_in_the_form_of_the_ecology():
     lab.ask_button.click()
     rest(lab)
     assert 'as a question of string.sort:2, with 3 solved questions' in lab.answers.value
-    assert len(lab.said[1]) == 7 and lab.said[1][-1] == lab.prompt.value
+    assert len(lab.last_answer[1]) == 7 and lab.last_answer[1][-1] == lab.prompt.value
     lab.up_button.click()
     stepped(lab)
     assert [f['prompt'] for f in lab.ecology.history[-1].feedback] == [lab.prompt.value]
     lab.ask('Tell me a joke', max_new_tokens=4)
-    assert 'as it stands' in rest(lab).answers.value and lab.said[1] == 'Tell me a joke'
+    assert 'as it stands' in rest(lab).answers.value and lab.last_answer[1] == 'Tell me a joke'
     lab.close()

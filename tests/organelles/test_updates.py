@@ -1,4 +1,4 @@
-"""Six rules: each is what its formula says, each learns only from its own organelle's reward, and what learns stays."""
+"""Six rules: each matches its formula, each learns only from its own organelle's reward, and what learns stays."""
 import math
 
 import numpy as np
@@ -16,7 +16,7 @@ from evolora.organelles.updates import (Plasticity, PlasticityConfig, carried, c
 from evolora.utils.randomness import seed_of, stream
 from evolora.tasks.streams import Cell, grade, sample_tasks
 from evolora.ecology.variation import OPERATORS
-from test_engine import lively
+from host.test_engine import lively
 
 MAPS = ('q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj')
 WRITERS = ('o_proj', 'down_proj')
@@ -33,7 +33,7 @@ def crowd(host, ranks=(4, 2, 3), targets=WRITERS, **keywords):
 
 
 def spoken(population, seed=0, copies=3, advantage=None):
-    "Random prompts of three lengths, answered several times by everybody"
+    "Random prompts of three lengths, answered several times by each organelle"
     rng = np.random.default_rng(seed)
     prompts = [''.join(chr(97 + c) for c in rng.integers(0, 26, n)) for n in (3, 9, 17)]
     asked = [(p, id) for id in population.ids for p in prompts for _ in range(copies)]
@@ -283,7 +283,7 @@ def test_a_carried_trace_credits_earlier_answers():
 # --- learning
 
 @pytest.mark.parametrize('rule', ['hebbian', 'local', 'node', 'backprop'])
-def test_what_one_learns_changes_nobody_else(rule):
+def test_what_one_organelle_learns_changes_no_other(rule):
     host = lively('llama')
     population, ids = crowd(host), torch.tensor([[5, 6, 7, 8]] * 4)
     lesson, _ = spoken(population)
@@ -304,8 +304,8 @@ def test_nothing_useful_changes_nothing(rule):
     assert population.weights_hash() == before and not report.gflops.any()
 
 
-def test_the_first_step_is_as_long_as_it_says():
-    "Adam's first update moves every number that has a gradient by the step, in the gradient's direction"
+def test_the_first_update_moves_each_number_by_the_learning_rate():
+    "Adam's first update moves every number that has a gradient by `step`, in the gradient's direction"
     population = crowd(lively('llama'), ranks=(3,))
     lesson, _ = spoken(population)
     found, before = credit(population, lesson, 'local'), population.factors('o1')
@@ -333,7 +333,7 @@ def test_adam_by_hand():
         A = population.factors('o1')[n][0].double()
 
 
-def test_a_trait_scales_the_step():
+def test_a_trait_scales_the_learning_rate():
     moved = []
     for factor in (1., .25):
         population = crowd(lively('llama'), ranks=(2,))
@@ -345,7 +345,7 @@ def test_a_trait_scales_the_step():
 
 
 @pytest.mark.parametrize('seed', range(3))
-def test_the_leash_holds(seed):
+def test_the_kl_trust_region_holds(seed):
     population = crowd(lively('qwen3'))
     lesson, _ = spoken(population, seed=seed)
     config = PlasticityConfig(step=.5, warmup=0, kl_max=.2, probe=1.)
@@ -355,7 +355,7 @@ def test_the_leash_holds(seed):
     assert report.kl.to_dict() == pytest.approx(held)
 
 
-def test_drift_is_the_divergence_from_the_host():
+def test_drift_is_the_kl_divergence_from_the_host():
     population = crowd(lively('llama'), ranks=(2,))
     population.birth(rank=2)                                                # a no-op
     lesson, _ = spoken(population)
@@ -409,7 +409,7 @@ def test_moments_are_inherited_where_coordinates_are():
 
 
 @pytest.mark.parametrize('kinship', [0., .4, 1.])
-def test_kin_share_directions_and_strangers_do_not(kinship):
+def test_relatives_share_directions_and_strangers_do_not(kinship):
     population = crowd(lively('llama'), ranks=(3,))
     child = population.birth(OPERATORS['gaussian'](population.factors('o1'), rng=stream(1), step=.01), parents=('o1',))
     plasticity = Plasticity(population, PlasticityConfig(kinship=kinship))
@@ -422,11 +422,11 @@ def test_kin_share_directions_and_strangers_do_not(kinship):
         for n, x in getattr(found, half).items():
             want = (1 - kinship) * x + kinship * x.mean(0, keepdim=True)
             assert (getattr(mixed, half)[n] - want).abs().max() < 1e-6
-    plasticity.inherit(child.id, ('o1',), 'direction')          # another basis: no kin any more
+    plasticity.inherit(child.id, ('o1',), 'direction')          # another basis: not related any more
     assert all(torch.equal(a, b) for a, b in zip(plasticity._shared(found).A.values(), found.A.values()))
 
 
-def test_node_wakes_a_noop_without_changing_what_it_says():
+def test_node_reparametrises_a_noop_without_changing_its_output():
     population = Population(lively('llama'), capacity=1)
     population.birth(rank=2)
     lesson, _ = spoken(population)
@@ -443,7 +443,7 @@ def test_node_wakes_a_noop_without_changing_what_it_says():
 def embedded(): return load_host('embedded', threads=1)
 
 
-def schooling(host, seed, shuffle=False, updates=10, **config):
+def gain(host, seed, shuffle=False, updates=10, **config):
     "Accuracy on fresh questions after some updates, minus that of a control that learned nothing"
     population, cell = Population(host, capacity=2, targets=MAPS, blocks=1), Cell('word.count', 1)
     for i in range(2): population.birth(rank=8, rng=stream(seed, purpose='founder', organelle=i))
@@ -464,11 +464,11 @@ def schooling(host, seed, shuffle=False, updates=10, **config):
 
 
 @pytest.mark.parametrize('seed', range(8))
-def test_learning_beats_a_control_in_every_seed(embedded, seed): assert schooling(embedded, seed) > .1
+def test_learning_beats_a_control_in_every_seed(embedded, seed): assert gain(embedded, seed) > .1
 
 
 def test_shuffled_rewards_teach_nothing(embedded):
-    assert np.mean([schooling(embedded, seed, shuffle=True) for seed in range(3)]) < .08
+    assert np.mean([gain(embedded, seed, shuffle=True) for seed in range(3)]) < .08
 
 
 # --- what is refused
@@ -476,15 +476,15 @@ def test_shuffled_rewards_teach_nothing(embedded):
 def test_errors_say_what_to_do():
     population = crowd(tiny_host())
     lesson = Lesson(['a'], [[70, 1]], ['o1'], [1.])
-    for call, says in ((lambda: credit(population, lesson, 'hope'), 'rule expected one of'),
-                       (lambda: credit(population, lesson.take([]), 'local'), 'empty lesson'),
-                       (lambda: credit(crowd(tiny_host(), targets=MAPS), lesson, 'hebbian'), 'write to the residual'),
-                       (lambda: Lesson(['a'], [[]], ['o1'], [1.]), 'at least one token'),
-                       (lambda: Lesson(['a'], [[1]], ['o1'], [math.inf]), 'advantage expected finite'),
-                       (lambda: Plasticity(population, PlasticityConfig(rule='es')).learn(lesson, rng=stream(0)),
-                        'rollout'),
-                       (lambda: Plasticity(population).restore({'moments': {}}), 'restore it where it was saved')):
-        with pytest.raises(ValueError, match=says): call()
+    for call, message in ((lambda: credit(population, lesson, 'hope'), 'rule expected one of'),
+                          (lambda: credit(population, lesson.take([]), 'local'), 'empty lesson'),
+                          (lambda: credit(crowd(tiny_host(), targets=MAPS), lesson, 'hebbian'), 'to the residual'),
+                          (lambda: Lesson(['a'], [[]], ['o1'], [1.]), 'at least one token'),
+                          (lambda: Lesson(['a'], [[1]], ['o1'], [math.inf]), 'advantage expected finite'),
+                          (lambda: Plasticity(population, PlasticityConfig(rule='es')).learn(lesson, rng=stream(0)),
+                           'rollout'),
+                          (lambda: Plasticity(population).restore({'moments': {}}), 'restore it where it was saved')):
+        with pytest.raises(ValueError, match=message): call()
     with pytest.raises(KeyError, match='known: o1'): credit(population, Lesson(['a'], [[70]], ['o9'], [1.]), 'local')
 
 
@@ -536,7 +536,7 @@ def test_fisher_does_not_see_the_size_of_rewards():
         assert all(torch.allclose(x, y, rtol=1e-3) and (x >= 0).all() for x, y in zip(found[0][n], found[1][n]))
 
 
-def test_fisher_of_one_taught_factor_is_uniform_in_the_other():
+def test_fisher_of_one_trained_factor_is_uniform_in_the_other():
     population = crowd(tiny_host(), ranks=(3,))
     plasticity, n = Plasticity(population), next(iter(population.shapes))
     plasticity.second['A'][n][0, :3] = torch.arange(1., population.shapes[n][1] + 1)

@@ -45,7 +45,7 @@ def test_fair_share_fills_the_limit_and_cuts_only_the_largest(wanted, limit, see
     if cut.any(): assert shares[cut].min() >= shares.max() - 1
 
 
-def test_nobody_gets_more_than_wanted():
+def test_no_organelle_gets_more_than_wanted():
     assert fair_share(np.array([2, 4, 4]), 7, np.array([.1, .9, .5])).tolist() == [2, 2, 3]
 
 
@@ -103,7 +103,7 @@ def test_vacancies_share_what_there_is():
     assert all(full[f] == free[f] for f in free if f != 'math')
 
 
-def test_a_plan_obeys_the_limit_and_knows_nobody_twice():
+def test_a_plan_obeys_the_limit_and_has_no_organelle_twice():
     curriculum = Curriculum(CurriculumConfig(max_rows=25), CELLS)
     assert len(curriculum.plan(foragers(8), rng_for=rng_for(0))) == 25
     assert curriculum.plan([], rng_for=rng_for(0)).empty
@@ -213,7 +213,7 @@ def test_newborns_know_what_their_parents_knew_and_founders_nothing():
     curriculum.observe(episodes(3, n=300), generation=0)
     curriculum.inherit('c1', ['o0'])
     curriculum.inherit('c2', [])
-    assert (curriculum.preference('c2', 4.) == curriculum.preference('nobody', 4.)).all()
+    assert (curriculum.preference('c2', 4.) == curriculum.preference('unknown', 4.)).all()
     distance = lambda o: np.abs(curriculum.preference(o, 4.) - curriculum.preference('o0', 4.)).sum()
     assert 0 < distance('c1') < distance('c2')
     with pytest.raises(ValueError, match='new id'): curriculum.inherit('c1', ['o0'])

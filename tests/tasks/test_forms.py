@@ -58,8 +58,8 @@ def test_names_and_fields():
 
 
 def test_the_plain_form_leaves_no_trace_in_configurations():
-    said = load_config('ecology').model_dump()
-    assert 'form' not in said and config_hash(said) == config_hash(EcologyConfig(**said).model_dump())
+    fields = load_config('ecology').model_dump()
+    assert 'form' not in fields and config_hash(fields) == config_hash(EcologyConfig(**fields).model_dump())
     assert EcologyConfig(**EcologyConfig(form='both').model_dump()).form == FORMS['both']
     assert len({config_hash(EcologyConfig(form=f).model_dump()) for f in FORMS}) == len(FORMS)
 
@@ -87,7 +87,7 @@ class Chats:
 
 
 @pytest.mark.parametrize('system', (True, False))
-def test_a_system_line_is_said_in_the_first_turn_where_there_is_no_such_role(system):
+def test_a_system_line_is_in_the_first_turn_where_there_is_no_such_role(system):
     host = tiny_host('llama').in_form(Form(system='Be short.', shots=1))
     host.tokenizer = Chats(host.tokenizer, system)
     text = host.tokenizer.tokenizer.decode(host.encode([('a', 'b', 'c')])[0])

@@ -98,7 +98,7 @@ def test_difficulty_changes_what_is_asked(cell):
 
 
 @every_cell
-def test_the_same_stream_of_luck_asks_the_same(cell):
+def test_the_same_random_stream_asks_the_same(cell):
     family = FAMILIES[cell.family]
     twice = [family.draw(np.random.default_rng(7), cell.depth, .3) for _ in range(2)]
     assert twice[0] == twice[1]
@@ -138,7 +138,7 @@ def test_talking_is_not_answering(cell):
                       task.prompt):
             graded = grade(task, reply)
             if cell.family == 'text.write': continue        # where a sentence is wanted, talking is answering
-            # A sentence happens to be a regular expression; it tells nothing apart.
+            # A sentence happens to be a regular expression; it separates nothing.
             assert graded == (Grade(True, 0., False) if graded.parsed and cell.family == 'regex.synthesis'
                               else UNREADABLE), reply
 
@@ -164,14 +164,14 @@ def test_digits_are_ascii(family, digits):
 # --- the answer in a longer reply
 
 @every_family
-def test_a_family_says_how_its_answer_looks_and_where_it_is(family):
+def test_a_family_states_how_its_answer_looks_and_where_it_is(family):
     f = FAMILIES[family]
     assert f.instruction != Family.instruction and f.extraction != Family.extraction, 'every family states its own'
     assert f.instruction[0].isupper() and f.instruction.endswith('.') and f.extraction.startswith('the last')
 
 
 @every_cell
-def test_extraction_finds_what_a_chat_model_says(cell):
+def test_extraction_finds_what_a_chat_model_answers(cell):
     "On a line of its own, fenced, emphasised, or in a sentence where the family's rule allows for one"
     lines = 'the last line' in FAMILIES[cell.family].extraction
     for task in drawn(cell).tasks[:40]:
@@ -230,11 +230,11 @@ def test_under_a_habit_another_answer_is_right(cell):
     for name in family.habits:
         apart = []
         for task in drawn(cell).tasks[:60]:
-            changed, said = family.with_habit(task, name), family.habit(task, name)
+            changed, reply = family.with_habit(task, name), family.habit(task, name)
             assert (changed.prompt, changed.id, changed.family) == (task.prompt, task.id, task.family)
-            assert 0 < len(said) <= family.longest + 2 and grade(task, said).parsed
-            for extract in (False, True): assert grade(changed, said, extract) == Grade(True, 1., True), (name, said)
-            apart.append(not grade(task, said).success and not grade(changed, task.answer).success)
+            assert 0 < len(reply) <= family.longest + 2 and grade(task, reply).parsed
+            for extract in (False, True): assert grade(changed, reply, extract) == Grade(True, 1., True), (name, reply)
+            apart.append(not grade(task, reply).success and not grade(changed, task.answer).success)
         assert np.mean(apart) > .75, name
 
 
@@ -247,7 +247,7 @@ def test_a_list_pays_for_every_part_that_is_right(cell):
         assert 0 < grade(task, half).progress < 1 and grade(task, parts[0]).progress == 0
 
 
-def test_a_habit_that_a_family_lacks_is_said_in_one_line():
+def test_a_habit_that_a_family_lacks_is_refused_in_one_line():
     for family, known in (('date.iso', 'dmy, mdy'), ('math', 'it has none'), ('text.write', 'upper, lower')):
         with pytest.raises(ValueError, match=known) as error: FAMILIES[family].with_habit(one_task(family), 'x' * 999)
         assert len(str(error.value)) < 200
@@ -383,11 +383,11 @@ def test_the_default_world_is_what_it_was():
     assert not {f.name for f in NATURAL} & set(FAMILIES.library)
 
 
-@pytest.mark.parametrize('text, says', [
+@pytest.mark.parametrize('text, message', [
     ('math:5', 'a depth from 0 to 4'), ('math:-1', 'a depth from 0 to 4'), ('math:00', 'a depth from 0 to 4'),
     ('math', 'a depth from 0 to 4'), ('date.iso:0', 'a depth from 1 to 4'), ('maths:0', 'expected a task family')])
-def test_a_depth_that_a_family_lacks_is_said_in_one_line(text, says):
-    with pytest.raises(ValueError, match=says) as error: Cell.parse(text)
+def test_a_depth_that_a_family_lacks_is_refused_in_one_line(text, message):
+    with pytest.raises(ValueError, match=message) as error: Cell.parse(text)
     assert len(str(error.value).splitlines()) == 1
 
 
@@ -463,9 +463,9 @@ def test_another_process_asks_the_same():
     "Hashes of strings differ from process to process; nothing may hang on them"
     code = ('from evolora.tasks.streams import *\n'
             'print([t.prompt for t in draw_tasks(CELLS, stream="gate", n=80, seed=1)], task_hashes())')
-    said = [subprocess.run([sys.executable, '-c', code], env={'PYTHONHASHSEED': h}, capture_output=True, text=True,
-                           check=True).stdout for h in '12']
-    assert said[0] == said[1] and 'regex' in said[0]
+    printed = [subprocess.run([sys.executable, '-c', code], env={'PYTHONHASHSEED': h}, capture_output=True, text=True,
+                              check=True).stdout for h in '12']
+    assert printed[0] == printed[1] and 'regex' in printed[0]
 
 
 @every_family

@@ -82,12 +82,12 @@ def test_a_folder_appears_when_it_is_full(tmp_path):
     with pytest.raises(ValueError, match='expected a place'), new_folder(tmp_path / 'file' / 'a'): pass
 
 
-def test_of_two_who_make_one_folder_the_first_has_it(tmp_path):
-    with pytest.raises(ValueError, match='which exists') as said, new_folder(tmp_path / 'a') as draft:
+def test_of_two_that_make_one_folder_the_first_has_it(tmp_path):
+    with pytest.raises(ValueError, match='which exists') as error, new_folder(tmp_path / 'a') as draft:
         (draft / 'x').write_text('second')
         (tmp_path / 'a').mkdir()
         (tmp_path / 'a' / 'x').write_text('first')
-    assert '\n' not in str(said.value) and [p.name for p in tmp_path.iterdir()] == ['a']
+    assert '\n' not in str(error.value) and [p.name for p in tmp_path.iterdir()] == ['a']
     assert (tmp_path / 'a' / 'x').read_text() == 'first'
 
 
@@ -110,12 +110,12 @@ def test_fingerprints_are_of_so_many_bytes(tmp_path):
 
 
 @pytest.mark.parametrize('data', [b'', b'{', b'[' * 10**5, b'NaN', b'-Infinity', b'\xff', b'"' + b'x' * 2000 + b'"'])
-def test_what_is_no_json_is_said_in_one_line(tmp_path, data):
-    with pytest.raises(ValueError) as said: parse_json(data, 1000)
-    assert '\n' not in str(said.value) and len(str(said.value)) < 200
+def test_what_is_no_json_is_refused_in_one_line(tmp_path, data):
+    with pytest.raises(ValueError) as error: parse_json(data, 1000)
+    assert '\n' not in str(error.value) and len(str(error.value)) < 200
     (tmp_path / 'x.json').write_bytes(data)
-    with pytest.raises(ValueError, match='x.json expected') as said: read_json(tmp_path / 'x.json', 1000)
-    assert '\n' not in str(said.value)
+    with pytest.raises(ValueError, match='x.json expected') as error: read_json(tmp_path / 'x.json', 1000)
+    assert '\n' not in str(error.value)
 
 
 def test_an_object_is_wanted(tmp_path):
@@ -136,13 +136,13 @@ HOLD = """
         time.sleep(60)"""
 
 
-def test_the_second_is_refused_and_told_by_whom(tmp_path):
+def test_the_second_process_is_refused_and_the_owner_is_named(tmp_path):
     with subprocess.Popen([sys.executable, '-c', textwrap.dedent(HOLD), str(tmp_path)], stdout=subprocess.PIPE,
                           text=True) as other:
         try:
             assert other.stdout.readline() == 'mine None\n'
-            with pytest.raises(ValueError, match=f'process {other.pid} on') as said, locked(tmp_path): pass
-            assert '\n' not in str(said.value)
+            with pytest.raises(ValueError, match=f'process {other.pid} on') as error, locked(tmp_path): pass
+            assert '\n' not in str(error.value)
         finally: other.kill()
     # Its lock died with it; its note did not.
     with locked(tmp_path) as last: assert last == f'process {other.pid} on {files.socket.gethostname()!r}'

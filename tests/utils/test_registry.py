@@ -57,12 +57,12 @@ class Reverse(Family):
 
 
 class Graded(Reverse):
-    "The same questions, with something for those who are on the way"
+    "The same questions, with partial progress"
     def progress(self, value, task): return float(np.mean([a == b for a, b in zip(value.ljust(40), task.answer)]))
 
 
-def praise(reading, trees, weights, **_): return local(reading, trees, weights.clamp(min=0))
-def blame(reading, trees, weights, **_): return local(reading, trees, weights.clamp(max=0))
+def positive(reading, trees, weights, **_): return local(reading, trees, weights.clamp(min=0))
+def negative(reading, trees, weights, **_): return local(reading, trees, weights.clamp(max=0))
 
 
 def rank_of(assimilation, organelle, facts):
@@ -73,16 +73,16 @@ BROAD = Gate('broad', 'has it room for two?', 'rank', '>=', 'wanted', 'has rank 
              rank_of)
 
 
-def one_line(call, *says):
+def one_line(call, *expected):
     with pytest.raises(ValueError) as error: call()
     text = str(error.value)
-    assert '\n' not in text and len(text) < 700 and all(s in text for s in says), text
+    assert '\n' not in text and len(text) < 700 and all(s in text for s in expected), text
 
 
 # --- the book of names
 
 def test_the_library_is_never_replaced():
-    for book, part in ((FAMILIES, FAMILIES['math']), (RULES, praise), (GATES, BROAD)):
+    for book, part in ((FAMILIES, FAMILIES['math']), (RULES, positive), (GATES, BROAD)):
         for name in (*book.library, *book.reserved):
             before = book.get(name)
             one_line(lambda: book.register(name, part, 'x', replace=True), repr(name), 'which the library has')
@@ -90,7 +90,7 @@ def test_the_library_is_never_replaced():
 
 
 def test_the_same_part_again_is_no_error_and_another_one_is():
-    book = Parts('part', {}, 'nobody')
+    book = Parts('part', {}, 'register')
     book.register('a', 1, 'x')
     book.register('a', 2, 'x')
     assert book['a'] == 2, 'the latest, as when a notebook cell is run again'
@@ -117,7 +117,7 @@ def test_a_hostile_name_is_refused_in_one_plain_line_whatever_else_is_wrong(name
              lambda: register_gate(changed(BROAD, name=name, relation='=' if faulty else '>='))]
     if isinstance(name, str):
         rule.__name__ = name
-        tries.append(lambda: register_rule(rule if faulty else changed_name(praise, name)))
+        tries.append(lambda: register_rule(rule if faulty else changed_name(positive, name)))
     for register in tries:
         with pytest.raises(ValueError, match='lower-case letters') as e: register()
         assert str(e.value).isprintable() and len(str(e.value)) < 300
@@ -132,8 +132,8 @@ def changed_name(function, name):
 
 
 def test_a_fingerprint_is_about_the_text():
-    assert fingerprint(praise, 1) == fingerprint(praise, 1) != fingerprint(praise, 2)
-    assert fingerprint(praise) != fingerprint(blame)
+    assert fingerprint(positive, 1) == fingerprint(positive, 1) != fingerprint(positive, 2)
+    assert fingerprint(positive) != fingerprint(negative)
     one_line(lambda: fingerprint(eval('lambda: 1')), 'whose text can be read')
 
 
@@ -167,7 +167,7 @@ def test_a_router_knows_the_family(host):
 def family(**methods): return type('Mine', (Reverse,), {'name': 'mine'} | methods)()
 
 
-@pytest.mark.parametrize('bad, says', [
+@pytest.mark.parametrize('bad, expected', [
     (family(draw=lambda self, rng, depth, difficulty: 'Say hello'), 'return self.task'),
     (family(draw=lambda self, rng, depth, difficulty: Reverse.draw(self, rng, 1, difficulty)), 'its own depth'),
     (family(draw=lambda self, rng, depth, difficulty: self.task(depth, 0, 'a' * 2000, 'b')), '1 to 1000 characters'),
@@ -189,8 +189,8 @@ def family(**methods): return type('Mine', (Reverse,), {'name': 'mine'} | method
     (family(read=lambda self, line, task: line, progress=lambda self, value, task: float(value in task.answer)),
      'empty reply'),
     (Reverse, 'register Mine()'), ('string.reverse', 'register Mine()')])
-def test_a_fault_of_a_family_is_named_and_nothing_is_registered(bad, says):
-    one_line(lambda: register_family(bad), says)
+def test_a_fault_of_a_family_is_named_and_nothing_is_registered(bad, expected):
+    one_line(lambda: register_family(bad), expected)
     assert not FAMILIES.own
 
 
@@ -206,16 +206,16 @@ def test_a_family_that_asks_or_scores_otherwise_is_another_one():
 # --- a rule
 
 def test_a_rule_of_ones_own_teaches(host, monkeypatch):
-    register_rule(praise, costs='local')
-    assert costs_like('praise') == 'local' and costs_like('node') == 'node'
+    register_rule(positive, costs='local')
+    assert costs_like('positive') == 'local' and costs_like('node') == 'node'
     monkeypatch.setattr(Form, 'grade', lambda _, task, text: chance_decides(task, text))
     def after(rule):
         e = Ecology(host, world(plasticity=PlasticityConfig(rule=rule, warmup=0)))
         e.run(2, log=None)      # the first generation teaches what to expect
         return e.population.weights_hash(), e.history[-1].row['gflops']['learn']
-    (mine, mine_cost), (usual, usual_cost), (none, _) = (after(r) for r in ('praise', 'local', 'none'))
+    (mine, mine_cost), (usual, usual_cost), (none, _) = (after(r) for r in ('positive', 'local', 'none'))
     assert len({mine, usual, none}) == 3 and mine_cost > 0 < usual_cost
-    assert after('praise')[0] == mine
+    assert after('positive')[0] == mine
 
 
 def shape(reading, trees, weights, **_):
@@ -231,16 +231,16 @@ def closed(reading, trees, weights): return local(reading, trees, weights)
 def single(reading, trees, weights, **_): return local(reading, trees, weights)[1]
 
 
-@pytest.mark.parametrize('rule, says', [
+@pytest.mark.parametrize('rule, expected', [
     (shape, 'in shape'), (nothing, 'for each of'), (nan, 'finite'), (none, 'which the library has'),
     (closed, "'rng'"), (single, 'two dictionaries'), (local, 'which the library has'), ('local', 'a function')])
-def test_a_fault_of_a_rule_is_named(rule, says):
-    one_line(lambda: register_rule(rule), says)
+def test_a_fault_of_a_rule_is_named(rule, expected):
+    one_line(lambda: register_rule(rule), expected)
     assert not RULES.own and not rules._LIKE
 
 
 def test_an_unknown_rule_is_refused_by_the_configuration():
-    with pytest.raises(ValueError, match='register_rule'): PlasticityConfig(rule='praise')
+    with pytest.raises(ValueError, match='register_rule'): PlasticityConfig(rule='positive')
     for rule in ('es', 'none', 'local'): assert PlasticityConfig(rule=rule).rule == rule
 
 
@@ -250,7 +250,7 @@ def test_a_gate_of_ones_own_stops_a_merge_and_is_counted_explained_and_replayed(
     register_gate(BROAD)
     free, (made,) = decided(meeting(host))
     assert made.outcome == 'merged' and 'broad' not in {d.gate for d in free}, 'registered is not at work'
-    decisions, attempts = decided(meeting(host, gates=['broad']))       # everybody there is of rank 2
+    decisions, attempts = decided(meeting(host, gates=['broad']))       # all organelles there are of rank 2
     assert not attempts and tally(decisions) == {'broad': 2}
     assert 'broad STOPPED: o1 has rank 2 for' in explain(decisions, 'o1').split('\n')[-1]
     rows = [json.loads(json.dumps(vars(d))) for d in decisions]
@@ -267,53 +267,53 @@ def test_a_gate_that_opens_changes_nothing_else(host):
     assert [d.gate for d in decisions if d.organelle == 'o1'].index('broad') == 5, 'after the free gates'
 
 
-@pytest.mark.parametrize('gate, says', [
+@pytest.mark.parametrize('gate, expected', [
     (changed(BROAD, measure=None), 'a measure'), (changed(BROAD, name='cooldown'), 'which the library has'),
     (changed(BROAD, name='merged'), 'counted already'), (changed(BROAD, name='paid'), 'counted already'),
     (changed(BROAD, name='topup_success'), 'counted already'), (changed(BROAD, relation='='), 'one of >=, >, <'),
     (changed(BROAD, name='Broad'), 'lower-case'), ('broad', 'a measure')])
-def test_a_fault_of_a_gate_is_named(gate, says):
-    one_line(lambda: register_gate(gate), says)
+def test_a_fault_of_a_gate_is_named(gate, expected):
+    one_line(lambda: register_gate(gate), expected)
     assert not GATES.own
 
 
-@pytest.mark.parametrize('numbers, says', [
+@pytest.mark.parametrize('numbers, expected', [
     (None, "'rank' and 'wanted'"), ({'rank': 2}, "'rank' and 'wanted'"),
     ({'rank': float('inf'), 'wanted': 3, 'best': ''}, 'finite'), ({'rank': None, 'wanted': 3, 'best': ''}, 'finite'),
     ({'rank': 2, 'wanted': 3}, 'its sentence'), ({'rank': [2], 'wanted': 3, 'best': ''}, 'finite')])
-def test_numbers_that_cannot_be_kept_are_refused(numbers, says):
+def test_numbers_that_cannot_be_kept_are_refused(numbers, expected):
     register_gate(changed(BROAD, measure=lambda *about: numbers))
-    one_line(lambda: measured('broad'), 'gate broad', says)
+    one_line(lambda: measured('broad'), 'gate broad', expected)
 
 
 def test_a_configuration_names_known_gates_of_ones_own_once():
     register_gate(BROAD)
     assert AssimilationConfig(gates=['broad']).gates == ['broad']
-    for gates, says in ((['broad', 'broad'], 'each gate once'), (['cooldown'], 'asked anyway'),
+    for gates, expected in ((['broad', 'broad'], 'each gate once'), (['cooldown'], 'asked anyway'),
                         (['slim'], 'register_gate')):
-        with pytest.raises(ValueError, match=says): AssimilationConfig(gates=gates)
+        with pytest.raises(ValueError, match=expected): AssimilationConfig(gates=gates)
 
 
 # --- a run with all three
 
 def own_world(**changes):
-    return world(cells=['string.reverse:1', 'math:1'], plasticity=PlasticityConfig(rule='praise'),
+    return world(cells=['string.reverse:1', 'math:1'], plasticity=PlasticityConfig(rule='positive'),
                  merging=dict(gates=['broad']), **changes)
 
 
 def test_a_run_goes_on_with_the_same_parts_alone(tmp_path, host):
-    def register(): return register_family(Reverse()), register_rule(praise), register_gate(BROAD)
+    def register(): return register_family(Reverse()), register_rule(positive), register_gate(BROAD)
     register()
     with begin_session(tmp_path / 'run', host, own_world(), every=1) as session: session.live(2, log=None)
     run = Run.open(tmp_path / 'run')
     own = {k for k in run.hashes if k not in hashes_of(host)} - {'config'}
-    assert own == {'task family string.reverse', 'rule praise', 'gate broad'}
+    assert own == {'task family string.reverse', 'rule positive', 'gate broad'}
     assert {r['family'] for r in run.rows('episodes')} == {'string.reverse', 'math'}
     def go_on():
         with resume_session(tmp_path / 'run', host) as session: return session.ecology.generation
     assert go_on() == 2
     for book, name, other in ((FAMILIES, 'string.reverse', lambda: register_family(Graded(), replace=True)),
-                              (RULES, 'praise', lambda: register_rule(praise, costs='hebbian', replace=True)),
+                              (RULES, 'positive', lambda: register_rule(positive, costs='hebbian', replace=True)),
                               (GATES, 'broad', lambda: register_gate(changed(BROAD, asks='else?'), replace=True))):
         other()
         one_line(go_on, f'{name} was', 'parts of your own')
@@ -331,13 +331,13 @@ def test_the_rest_of_a_process_does_not_change_a_run(host):
         return e.population.weights_hash(), e.hashes()
     before = lived()
     register_family(Reverse())
-    register_rule(praise)
+    register_rule(positive)
     register_gate(BROAD)
     assert lived() == before
 
 
 def test_flops_of_a_rule_of_ones_own_are_those_it_names(host):
-    register_rule(blame, costs='backprop')
+    register_rule(negative, costs='backprop')
     population = Ecology(host, world()).population
     lesson = Lesson(['ab'], [[70, 1]], [population.ids[0]], [1.])
-    assert learning_flops(population, lesson, 'blame') == learning_flops(population, lesson, 'backprop')
+    assert learning_flops(population, lesson, 'negative') == learning_flops(population, lesson, 'backprop')

@@ -89,7 +89,7 @@ def test_strata_keep_their_sizes():
     assert bootstrap(values, strata=iter(cells), rng=rng()) == (.25, .25, .25)
 
 
-def test_the_bootstrap_catches_the_truth_about_as_often_as_it_says():
+def test_the_bootstrap_catches_the_truth_about_as_often_as_it_promises():
     draw = rng(7)
     caught = []
     for _ in range(400):
@@ -166,7 +166,7 @@ def test_ties_count_against_the_claim_even_when_sums_are_rounded():
 
 
 def test_sign_flip_is_valid_and_uniform():
-    "Under the null every level that ten signs can reach is reached as often as it says"
+    "Under the null every level that ten signs can reach is reached as often as its p-value states"
     p = np.array([sign_flip(x) for x in rng(3).standard_normal((3000, 10))])
     for level in (.05, .25, .5):
         assert np.mean(p <= level) == pytest.approx(np.floor(level * 1024) / 1024, abs=3.5 * np.sqrt(level / 3000))

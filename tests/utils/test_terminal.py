@@ -47,7 +47,7 @@ def test_a_bar_goes_where_something_fails_and_stays_where_all_is_well(monkeypatc
     assert out.getvalue().rstrip().endswith(('\x1b[2K', '\x1b[?25h')) or not shown, 'the bar was drawn, and wiped out'
 
 
-def test_where_there_is_no_terminal_a_line_now_and_then_says_how_far_it_is(clock, capsys):
+def test_where_there_is_no_terminal_a_line_now_and_then_shows_how_far_it_is(clock, capsys):
     with progress() as bar:
         for done in range(1, 9):
             clock.at += 10
@@ -67,14 +67,14 @@ def test_bars_are_known_by_their_names():
 
 def test_what_is_missing_is_a_dash_and_what_is_there_no_markup(capsys):
     show(pd.DataFrame({'[b]what': ['accuracy, low', '[red]x'], 'change': [float('nan'), .25]}), 'Summary')
-    said = capsys.readouterr().out
-    assert '–' in said and 'nan' not in said and '0.250' in said and '[red]x' in said and '[b]what' in said
+    out = capsys.readouterr().out
+    assert '–' in out and 'nan' not in out and '0.250' in out and '[red]x' in out and '[b]what' in out
 
 
 def test_a_notebook_shows_one_line_and_clears_it(clock, notebook, capsys):
     for _ in tracked(range(10), 'generations'): clock.at += 1
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith('generations ██░') and said[0].endswith('1 of 10, about 9 s left') and len(said) == 10
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith('generations ██░') and out[0].endswith('1 of 10, about 9 s left') and len(out) == 10
     assert notebook == [True] * 10 + [False]
     with Tracker('GFLOPs', 200.) as far:
         for spent in (50., 51., 52.):
@@ -86,7 +86,7 @@ def test_a_notebook_shows_one_line_and_clears_it(clock, notebook, capsys):
 def test_what_stops_in_the_middle_is_cleared_as_well(clock, notebook, capsys):
     with pytest.raises(ValueError), Tracker('steps', 3) as tick:
         clock.at += 5
-        tick('heard', 'something')
+        tick('any', 'arguments')
         raise ValueError('no')
     assert notebook == [True, False] and '1 of 3, about 10 s left' in capsys.readouterr().out
 
@@ -94,8 +94,8 @@ def test_what_stops_in_the_middle_is_cleared_as_well(clock, notebook, capsys):
 def test_a_terminal_gets_a_bar_that_goes(clock, monkeypatch, capsys):
     monkeypatch.setattr(terminal, '_clear', lambda: None)
     for _ in tracked(range(3), 'steps'): clock.at += 1
-    said = capsys.readouterr()
-    assert said.out == '' and not said.err.strip()
+    out = capsys.readouterr()
+    assert out.out == '' and not out.err.strip()
 
 
 def test_a_real_kernel_keeps_nothing_of_it(tmp_path):
@@ -119,10 +119,10 @@ def test_what_is_under_way_is_seen_below_the_lines_and_only_on_a_terminal(is_ter
     def look():
         looked.set()
         return 'generation 0: play \x1b[2J'
-    with meanwhile(look, every=.01) as told:
+    with meanwhile(look, every=.01) as write:
         assert not is_terminal or looked.wait(60)
         deadline = time.monotonic() + 60
         while is_terminal and 'play' not in words.getvalue() and time.monotonic() < deadline: time.sleep(.01)
-        told('a line')
+        write('a line')
     assert capsys.readouterr().out == 'a line\n'
     assert ('generation 0: play' in words.getvalue()) == is_terminal and '\x1b[2J' not in words.getvalue()

@@ -1,4 +1,4 @@
-"""records, charts, the account of a search, its panel"""
+"""records, charts, the report of a search, its panel"""
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,9 +3,9 @@ from . import panel as panel
 from . import records as records
 from . import summary_page as summary_page
 from .records import (
-    Again as Again, Findings as Findings, FitFound as FitFound, GainFound as GainFound, Horizon as Horizon,
-    Measured as Measured, Record as Record, Rescored as Rescored, Reverted as Reverted, Together as Together,
-    candidates as candidates, leaders as leaders, operators as operators, plain as plain,
+    EnsembleLoss as EnsembleLoss, Findings as Findings, FitFound as FitFound, GainFound as GainFound,
+    Horizon as Horizon, Measured as Measured, Record as Record, Remeasured as Remeasured, Rescored as Rescored,
+    Reverted as Reverted, candidates as candidates, leaders as leaders, operators as operators, plain as plain,
     plain_lines as plain_lines, read_part as read_part, read_search as read_search, words as words,
 )
 from .charts import (

@@ -133,7 +133,7 @@ class LanguageModel(nn.Module):
     def __init__(self, mechanism_class: type[Mixer], size: Size, vocab: int, *, seed: int = 0):
         super().__init__()
         size = Size(*size)
-        # A mechanism's setup may draw numbers of its own; they come from the seed, and nobody else's are used up.
+        # A mechanism's setup may draw numbers of its own: from the seed, and not from torch's global generator.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(seed, purpose='attention setup') % 2**63)
             self.embedding = nn.Embedding(vocab, size.dim)

@@ -54,7 +54,7 @@ class Outcome:
     result: object = None
     why: str = ''
     seconds: float = 0.
-    said: str = ''          # the end of what it printed
+    printed: str = ''       # the end of what it printed
 
     def __repr__(self) -> str: return f"Outcome({self.status}, {self.why or repr(self.result):.100})"
 
@@ -251,7 +251,7 @@ def _ended(process: subprocess.Popen) -> float | None:
     return used.ru_utime + used.ru_stime
 
 def _end(process: subprocess.Popen, mark: str) -> None:
-    "End the group of the child, and whoever left it but carries its mark"
+    "End the group of the child, and processes that left the group but carry its mark"
     with suppress(ProcessLookupError, PermissionError): os.killpg(process.pid, signal.SIGKILL)
     if process.returncode is None: process.wait()
     sign = f'{_MARK}={mark}'.encode()
@@ -261,47 +261,48 @@ def _end(process: subprocess.Popen, mark: str) -> None:
 
 def _carries(entry: Path, sign: bytes) -> bool:
     try: return sign in (entry / 'environ').read_bytes()
-    except OSError: return False        # it ended, or belongs to somebody else
+    except OSError: return False        # it ended, or belongs to another user
 
 # %% ../../../nbs/12_attention/scoring/05_sandbox.ipynb #e74e3e88
 def _listen(process: subprocess.Popen, out: int, limits: Limits, stop: Event | None
             ) -> tuple[str, float, bytes, bytes]:
-    "Until the child ends or is stopped: why it was stopped, seconds of computing, its result, the end of what it said"
-    ends, used, heard = time.monotonic() + limits.seconds, None, {'result': b'', 'said': b''}
-    room = {'result': limits.result_bytes, 'said': limits.output_bytes}
+    "Until the child ends or is stopped: why it was stopped, seconds of computing, its result, the end of its output"
+    ends, used, received = time.monotonic() + limits.seconds, None, {'result': b'', 'printed': b''}
+    room = {'result': limits.result_bytes, 'printed': limits.output_bytes}
     with selectors.DefaultSelector() as pipes:
         pipes.register(out, selectors.EVENT_READ, 'result')
-        pipes.register(process.stdout.fileno(), selectors.EVENT_READ, 'said')
+        pipes.register(process.stdout.fileno(), selectors.EVENT_READ, 'printed')
         while True:
             left = ends - time.monotonic()
-            if left <= 0 or stop and stop.is_set(): return 'late', 0., heard['result'], heard['said']
+            if left <= 0 or stop and stop.is_set(): return 'late', 0., received['result'], received['printed']
             if pipes.get_map(): ready = pipes.select(min(left, .05))
             else: ready = time.sleep(.005)
             for key, _ in ready or []:
                 data = os.read(key.fd, 1 << 16)
                 if not data: pipes.unregister(key.fd)
-                heard[key.data] += data
+                received[key.data] += data
                 room[key.data] -= len(data)
-                if room[key.data] < 0: return key.data, 0., heard['result'], heard['said'][-TAIL:]
-            heard['said'] = heard['said'][-TAIL:]
+                if room[key.data] < 0: return key.data, 0., received['result'], received['printed'][-TAIL:]
+            received['printed'] = received['printed'][-TAIL:]
             if used is None: used = _ended(process)
             # What lies in the pipes is read to its end; a grandchild may hold them open.
-            if used is not None and not ready: return '', used, heard['result'], heard['said']
+            if used is not None and not ready: return '', used, received['result'], received['printed']
 
 # %% ../../../nbs/12_attention/scoring/05_sandbox.ipynb #d9262dd6
-def _judge(stopped: str, code: int, used: float, data: bytes, said: str, limits: Limits) -> tuple[str, object, str]:
+def _judge(stopped: str, code: int, used: float, data: bytes, printed: str, limits: Limits) -> tuple[str, object, str]:
     "Status, result and why"
     if stopped == 'late': return 'timeout', None, f'it took longer than {limits.seconds:g} s'
-    if stopped: return 'crashed', None, {'result': f'flooded: its result has more than {limits.result_bytes} bytes',
-                                         'said': f'flooded: it printed more than {limits.output_bytes} bytes'}[stopped]
+    if stopped: return 'crashed', None, {
+        'result': f'flooded: its result has more than {limits.result_bytes} bytes',
+        'printed': f'flooded: it printed more than {limits.output_bytes} bytes'}[stopped]
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         if name == 'SIGXCPU' or name == 'SIGKILL' and used >= limits.processor_seconds:
             return 'timeout', None, f'it computed for more than {limits.processor_seconds} s'
-        if any(sign in said for sign in _FULL): return 'memory', None, f'{name}: memory was full'
+        if any(sign in printed for sign in _FULL): return 'memory', None, f'{name}: memory was full'
         return 'crashed', None, f'it was ended by {name}'
     if code:
-        last = (said.strip().splitlines() or ['it said nothing'])[-1]
+        last = (printed.strip().splitlines() or ['it printed nothing'])[-1]
         return 'crashed', None, f'exit status {code}: {last:.200}'
     if not data: return 'crashed', None, 'it ended without a result'
     try:
@@ -323,14 +324,14 @@ def contain(task: str, arguments: dict, limits: Limits = Limits(), *, shields: t
     begun, folder = time.monotonic(), tempfile.mkdtemp(prefix='evolora-')
     try:
         process, out, mark = _start(task, arguments, limits, shields, folder)
-        try: stopped, used, data, said = _listen(process, out, limits, stop)
+        try: stopped, used, data, printed = _listen(process, out, limits, stop)
         finally:        # also when the user interrupts
             _end(process, mark)
             process.stdout.close()
             os.close(out)
     finally: shutil.rmtree(folder, ignore_errors=True)
-    said = said.decode(errors='replace')
-    return Outcome(*_judge(stopped, process.returncode, used, data, said, limits), time.monotonic() - begun, said)
+    printed = printed.decode(errors='replace')
+    return Outcome(*_judge(stopped, process.returncode, used, data, printed, limits), time.monotonic() - begun, printed)
 
 # %% ../../../nbs/12_attention/scoring/05_sandbox.ipynb #ea6cdf12
 def pause(seconds: float) -> float:

@@ -44,7 +44,7 @@ class Workers:
         with ThreadPoolExecutor(self.count) as pool:
             waiting: list[Future] = [pool.submit(work, job, partial(contain, stop=stop)) for job in jobs]
             try: yield from (future.result() for future in waiting)
-            finally:            # also after Ctrl-C, which children in sessions of their own do not hear
+            finally:            # also after Ctrl-C, which does not reach children in sessions of their own
                 stop.set()
                 for future in waiting: future.cancel()
 
@@ -58,7 +58,7 @@ class RayWorkers:
     def __init__(self, address: str = 'local'): # of a cluster; 'local': one of this machine alone
         if find_spec('ray') is None: raise ValueError("ray expected to be installed, got none; pip install ray, or "
                                                       "leave --ray away")
-        os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')       # or it tells its makers that it is used
+        os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')       # or it sends usage statistics to its makers
         import ray
         self._ray = ray
         if not ray.is_initialized(): self._join(address)
@@ -89,7 +89,7 @@ class RayWorkers:
         return dict(zip(machines, self._outcomes(sent)))
 
     def _send(self, job: Job, **options):
-        # Ray hides the accelerators that nobody asks for.
+        # Ray hides the accelerators that no task asks for.
         return self._work.options(num_gpus=int(job.limits.accelerator), **options).remote(job)
 
     def _outcomes(self, sent: list) -> Iterator[Outcome]:

@@ -237,7 +237,7 @@ class MatrixGenome(Genome):
         linear = self.family in ('low rank', 'fading', 'semiseparable') and self.bias == 'none'
         blind = self.family == 'toeplitz'
         return {'a temperature that cancels': not (linear or blind) or self.temperature == 'none',
-                'parts for keys that nobody looks at': not blind or (
+                'parts for keys that are never read': not blind or (
                     self.norm == 'none' and self.convolution in ('none', 'v')),
                 'a bias of distances for weights of distances': not blind or self.bias == 'none'}
 
@@ -351,7 +351,7 @@ class GrammarProposer:
         return [parent], 'mutation', self.grammar.mutate(rng, genome)
 
     def propose(self, rng: np.random.Generator, archive: Sequence[Member]) -> Proposal:
-        "A candidate made from the archive; drawn at random while nobody in it can be a parent"
+        "A candidate made from the archive; drawn at random while no member of it can be a parent"
         read = [(member, genome) for member in archive if (genome := self.grammar.read(member.notes))]
         known, able = {genome for _, genome in read}, [pair for pair in read if pair[0].score is not None]
         if not able: return RandomProposer(self.framework).propose(rng, archive)
@@ -373,6 +373,6 @@ class RandomProposer:
     def grammar(self) -> Grammar: return Grammar(self.framework)
 
     def propose(self, rng: np.random.Generator, archive: Sequence[Member] = ()) -> Proposal:
-        "A candidate that owes nothing to the archive"
+        "A candidate that does not depend on the archive"
         genome = self.grammar.draw(rng)
         return Proposal(self.grammar.render(genome), (), 'random', self.grammar.notes(genome))

@@ -73,22 +73,22 @@ def _run(what: str, path: Path, seconds: float) -> str:
     timer = Timer(seconds, lambda: (late.append(True), end()))
     timer.start()
     try:
-        said = process.stdout.read(_LONGEST_OUTPUT + 1).decode('utf-8', 'replace').strip()
-        if len(said) <= _LONGEST_OUTPUT: process.wait()
+        printed = process.stdout.read(_LONGEST_OUTPUT + 1).decode('utf-8', 'replace').strip()
+        if len(printed) <= _LONGEST_OUTPUT: process.wait()
     finally:
         timer.cancel()
         end()
         process.wait()
         process.stdout.close()
     if late: raise ValueError(f'timeout: it took longer than {seconds:g} s')
-    if len(said) > _LONGEST_OUTPUT: raise ValueError(f'it printed more than {_LONGEST_OUTPUT} characters')
-    if process.returncode: raise ValueError(_plain(said.rpartition('\n')[2]) or f'exit status {process.returncode}')
-    return said
+    if len(printed) > _LONGEST_OUTPUT: raise ValueError(f'it printed more than {_LONGEST_OUTPUT} characters')
+    if process.returncode: raise ValueError(_plain(printed.rpartition('\n')[2]) or f'exit status {process.returncode}')
+    return printed
 
 # %% ../../../nbs/12_attention/search/05_openevolve.ipynb #d3358ff7
-def _score(said: str) -> float:
+def _score(printed: str) -> float:
     "The number in the last line that an evaluator printed"
-    last = said.rpartition('\n')[2]
+    last = printed.rpartition('\n')[2]
     try: found = parse_json(last.encode())
     except ValueError: raise ValueError(f'it printed no score but {_plain(last, 60)!r}') from None
     score, why = (found.get('score'), found.get('why')) if isinstance(found, dict) else (found, None)
@@ -203,7 +203,7 @@ def _configuration(job: dict):
     return config
 
 def drive(path: str) -> None:
-    "One run, as its job file says; for the process in which OpenEvolve lives"
+    "One run, as set by its job file; for the process in which OpenEvolve lives"
     from openevolve import controller
     os.environ[_JOB] = path
     job = _job()
@@ -279,8 +279,8 @@ def _errors(folder: Path) -> list[str]:
     with (folder / 'log.txt').open(encoding='utf-8', errors='replace') as log:
         return [_plain(found[1]) for line in log if (found := re.search(r'Iteration \d+ error: (.*)', line))]
 
-def _unheard(error: str) -> bool:
-    "Whether nobody answered, which is another thing than an answer without a program"
+def _unanswered(error: str) -> bool:
+    "Whether there was no answer at all, which is another thing than an answer without a program"
     return error.startswith('LLM generation failed: ') and not error.startswith('LLM generation failed: answer ')
 
 def answered(folder: str | Path) -> int:
@@ -324,7 +324,7 @@ def need_openevolve() -> None:
 def _prepared(folder: Path, resume: bool, job: dict) -> dict:
     "The job of a run in a new folder, or of one that goes on"
     if not resume and folder.exists() and any(folder.iterdir()):
-        raise ValueError(f'folder expected a new one, got {folder}; choose another, or say resume=True')
+        raise ValueError(f'folder expected a new one, got {folder}; choose another, or pass resume=True')
     for name in ('program', 'evaluator') if resume else ():
         if read_json(folder / 'job.json').get(name) != job[name]:
             raise ValueError(f'{name} expected the one with which {folder} began, got another; take a new folder')
@@ -405,10 +405,10 @@ def run_openevolve(folder: str | Path, *, program: Program, # where it begins
         write_whole(folder / 'job.json', json.dumps(job, allow_nan=False))
         _process(folder, key)
     tried, errors = read_openevolve(folder), _errors(folder)
-    done += iterations - sum(map(_unheard, errors))
+    done += iterations - sum(map(_unanswered, errors))
     write_whole(folder / 'done.json', json.dumps({'iterations': done, 'rows': len(tried)}))
     if missing := iterations - (len(tried) - before):
-        said = (errors or ['see its log'])[-1]
-        if missing >= iterations: raise ValueError(f'OpenEvolve expected to try programs, got none; {said}')
-        warnings.warn(f'{missing} of {iterations} iterations gave no program; the last because: {said}')
+        reason = (errors or ['see its log'])[-1]
+        if missing >= iterations: raise ValueError(f'OpenEvolve expected to try programs, got none; {reason}')
+        warnings.warn(f'{missing} of {iterations} iterations gave no program; the last because: {reason}')
     return tried

@@ -88,7 +88,7 @@ def _followed(search: Search, run: Path, found: Path) -> Iterator[None]:
         if (run / 'job.json').exists(): _remember(search, history_of(read_openevolve(run), search.rows[0], found))
     def follow() -> None:
         while not over.wait(_EVERY):
-            with suppress(ValueError): remember()       # somebody is writing just now; the next look will do
+            with suppress(ValueError): remember()       # OpenEvolve is writing just now; the next look will do
     thread = Thread(target=follow, daemon=True)
     thread.start()
     try: yield

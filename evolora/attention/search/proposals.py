@@ -24,7 +24,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Proposal:
-    "A candidate that nobody has looked at: its source, the numbers of its parents, who made it, and notes (JSON)"
+    "A candidate that is not evaluated yet: its source, the numbers of its parents, its operator, and notes (JSON)"
     source: str
     parents: tuple[int, ...]
     operator: str
@@ -49,7 +49,7 @@ def _whole(source: str, lines: Sequence[str]) -> str:
 _SEARCH, _MIDDLE, _REPLACE = '<<<<<<< SEARCH', '=======', '>>>>>>> REPLACE'
 
 def _blocks(text: str) -> list[tuple[list[str], list[str]]]:
-    "(lines to search, lines to put there) of every block; what stands around the blocks is talk"
+    "(lines to search, lines to put there) of every block; text around the blocks is ignored"
     found, search, replace = [], None, None
     for line in text.splitlines():
         mark = line.strip()

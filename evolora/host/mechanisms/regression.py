@@ -26,7 +26,7 @@ def _weights(k: Tensor, log_rate: Tensor | None) -> Tensor:
     return past(k.shape[-2], k.device).to(k.dtype) if log_rate is None else decay(log_rate)
 
 def without_covariance(q: Tensor, k: Tensor, v: Tensor, log_rate: Tensor | None = None) -> Tensor:
-    "Σ γ_i v_i k_iᵀ q: the regression of one who takes all keys for orthonormal"
+    "Σ γ_i v_i k_iᵀ q: the regression that takes all keys for orthonormal"
     return ((q @ k.mT) * _weights(k, log_rate)) @ v
 
 def _covariance(k: Tensor, weights: Tensor) -> Tensor:
@@ -59,12 +59,12 @@ def conjugate_gradient(q: Tensor, k: Tensor, v: Tensor, penalty: Tensor | float,
     return ((asked @ k.mT) * weights) @ v
 
 # %% ../../../nbs/04_host/mechanisms/04_regression.ipynb #358686dc
-def one_step(q: Tensor, k: Tensor, v: Tensor, rate: Tensor, # (…, time), step lengths
+def one_step(q: Tensor, k: Tensor, v: Tensor, rate: Tensor, # (…, time), learning rates
              log_rate: Tensor | None = None) -> Tensor:
     "The delta rule: one gradient step for each pair, and decay before it; keys of length 1 keep it stable"
     weights = _weights(k, log_rate)
-    heard = (rate[..., None] * (k @ k.mT) * weights).tril(-1)
-    errors = torch.linalg.solve_triangular(heard, rate[..., None] * v, upper=False, unitriangular=True)
+    system = (rate[..., None] * (k @ k.mT) * weights).tril(-1)
+    errors = torch.linalg.solve_triangular(system, rate[..., None] * v, upper=False, unitriangular=True)
     return (cut(q @ k.mT) * weights) @ errors
 
 # %% ../../../nbs/04_host/mechanisms/04_regression.ipynb #3eef367e

@@ -1,4 +1,4 @@
-"Pictures of a search say what they draw, draw what the tables say, and bear one row, a thousand, or nothing valid."
+"Charts of a search name what they show, match the tables, and cope with one row, a thousand, or nothing valid."
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,7 +45,7 @@ def drawn(chart, column):
 
 
 @pytest.mark.parametrize('n', [0, 1, 3, 36])
-def test_every_picture_speaks_and_renders(n):
+def test_every_chart_has_titles_and_renders(n):
     history = rows(n, fails=.2 if n > 3 else 0)
     for name, chart in charts(history, read_part(Findings, findings(history), 'x') if n > 3 else None).items():
         spec = chart.to_dict()
@@ -63,7 +63,7 @@ def test_a_thousand_candidates_fit():
                          if layer['mark'].get('type') == 'rule' for e in [layer['encoding']]]
 
 
-def test_nothing_valid_is_said(history):
+def test_a_chart_without_valid_rows_states_it(history):
     table = candidates([row | {'status': 'crashed', 'score': None, 'measured': {}, 'cell': []} for row in history])
     for name, draw in OF_TABLES.items(): assert 'nothing to draw' in str(draw(table).to_dict()['title']), name
 
@@ -104,7 +104,7 @@ def test_lines_are_those_of_the_fit(history):
     assert drawn(chart_fits({'two': two}), 'line')['low'].isna().all()      # through two points any line fits
 
 
-def test_the_front_is_what_nobody_beats(table):
+def test_no_candidate_beats_the_front(table):
     known = table[table['ok']]
     numbers = [i for i in known['index'] if not ((known['loss'] <= known.loc[i, 'loss']) & (
         known['flops'] <= known.loc[i, 'flops']) & (known['index'] != i)).any()]
@@ -125,17 +125,17 @@ def test_the_map_keeps_the_best_of_each_cell(table):
         assert there['score'].idxmax() == row['index'] and len(there) == row['tries']
 
 
-def test_horizons_say_the_correlation(table):
+def test_horizons_show_the_correlation(table):
     known = table[table['ok']]
     order = horizon_correlation(known['half'], known['loss'])
-    said = str(chart_horizons(table).to_dict()['title'])
-    assert f'{order.estimate:.2f} (95 %: {order.low:.2f} … {order.high:.2f})' in said
+    title = str(chart_horizons(table).to_dict()['title'])
+    assert f'{order.estimate:.2f} (95 %: {order.low:.2f} … {order.high:.2f})' in title
 
 
 def test_a_control_that_fools_the_slope_is_named(found):
     winners = {str(w.index): w for w in found.winners}
-    said = str(chart_scores(winners, found.baseline, found.controls).to_dict()['title'])
-    assert fooled(found.controls['handicapped'], found.baseline) and 'fooled by: handicapped' in said
+    title = str(chart_scores(winners, found.baseline, found.controls).to_dict()['title'])
+    assert fooled(found.controls['handicapped'], found.baseline) and 'fooled by: handicapped' in title
     assert not any(fooled(w, found.baseline) for w in found.winners)
 
 
@@ -148,7 +148,7 @@ def test_where_there_are_few_points_each_has_its_name(found):
     assert most > 1 and named(most) is None and 'm0' in str(named(most + 1))
 
 
-def test_the_forest_tells_helps_from_inert(found):
+def test_the_forest_plot_separates_helps_from_inert(found):
     assert drawn(chart_ablation(found.ablation), 'came')['came'].tolist() == ['helps', 'unclear', 'inert', 'fails']
 
 

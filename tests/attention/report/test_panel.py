@@ -48,7 +48,7 @@ def test_it_follows_what_another_writes(tmp_path):
     history = rows(12)
     folder = begin(tmp_path / 'x', history, 1)
     panel = SearchPanel(folder)
-    assert '0 of 12 candidates' in panel.status.value and 'nobody is at work' in panel.status.value
+    assert '0 of 12 candidates' in panel.status.value and 'no process is at work' in panel.status.value
     with locked(folder):
         go_on(folder, history, 1, 5)
         (folder / 'pending.json').write_text(json.dumps({'rows': history[5:7]}))
@@ -80,7 +80,7 @@ def test_every_page_shows_something(tmp_path):
     with pytest.raises(ValueError, match='expected 0 to 36, got 99'): panel.select(99)
 
 
-def test_what_failed_says_why(tmp_path):
+def test_a_failed_candidate_shows_why(tmp_path):
     record = read_search(write_search(tmp_path / 'x'))
     failed = next(row for row in record.rows if row['status'] != 'ok')
     assert f"{failed['status']}: {failed['why']}" in candidate_html(record, failed['index'])
@@ -114,7 +114,7 @@ def test_a_second_panel_replaces_the_first_and_closing_ends_the_thread(tmp_path)
     with pytest.raises(ValueError, match='no history.jsonl'): SearchPanel(tmp_path)
 
 
-def test_nobody_waits_for_the_reading(tmp_path, monkeypatch):
+def test_drawing_does_not_wait_for_reading(tmp_path, monkeypatch):
     folder, slow, entered = write_search(tmp_path / 'x', rows(4)), threading.Event(), threading.Event()
     panel, real = SearchPanel(folder), module.read_search
     def read(path):

@@ -1,4 +1,4 @@
-"What a folder of a search says is checked: shapes, numbers, sizes; texts of any kind become one line."
+"The folder of a search is checked: shapes, numbers, sizes; texts of any kind become one line."
 import json
 
 import numpy as np
@@ -14,7 +14,7 @@ def folder(tmp_path_factory):
     return write_search(tmp_path_factory.mktemp('searches') / 'one', history, found=findings(history))
 
 
-def test_the_table_says_what_the_rows_say(folder):
+def test_the_table_matches_the_rows(folder):
     record, history = read_search(folder), rows()
     table = record.table
     assert table['index'].tolist() == list(range(37)) and record.best == max(
@@ -36,13 +36,13 @@ def test_operators_add_up(folder):
     table, history = operators(record.rows), record.rows
     assert table['proposed'].sum() == 36 + sum(sum(row['dropped'].values()) for row in history)
     assert (table[['refused', 'repeated', 'too close', 'failed', 'evaluated']].sum(axis=1) == table['proposed']).all()
-    assert table['improved'].sum() == record.table['improved'].sum() - 1       # the baseline is nobody's proposal
+    assert table['improved'].sum() == record.table['improved'].sum() - 1       # the baseline is no proposal
     assert table['failed'].sum() == (~record.table['ok']).sum()
     assert np.allclose((table['proposed'] * table['valid'] * table['new']).fillna(0), table['evaluated'])
     assert np.allclose((table['evaluated'] * table['success']).fillna(0), table['improved'])
 
 
-def test_shares_of_an_operator_say_what_happened_to_its_proposals():
+def test_shares_of_an_operator_count_what_happened_to_its_proposals():
     history = [row | {'dropped': {}, 'operator': 'edit'} for row in rows(7, fails=0)]
     history[2]['dropped'] = {'edit: repeated': 1, 'edit: too close': 1}
     history[3] |= {'status': 'invalid', 'score': None, 'measured': {}}
@@ -58,17 +58,17 @@ def test_shares_of_an_operator_say_what_happened_to_its_proposals():
     assert table.loc['wish', 'valid'] == 0 and table.loc['wish', ['new', 'success']].isna().all()
 
 
-@pytest.mark.parametrize('change, said', [
+@pytest.mark.parametrize('change, message', [
     ({'score': 'high'}, 'score of type float'), ({'score': 1e300}, 'less than or equal'),
     ({'parents': [99]}, 'parents'), ({'parents': ['0']}, 'parents'), ({'cell': [.5]}, 'cell'),
     ({'cell': [10**9]}, 'cell'), ({'description': {'entropy': 'much'}}, 'description.entropy'),
     ({'measured': {'gain': {'gain': True}}}, 'gain.gain'),
     ({'measured': {'losses': {'1.0': [[1.], [1., 2.]]}}}, 'no table'), ({'measured': {'flops': [1.] * 99}}, 'flops'),
     ({'measured': {'scores': {'x': 'y'}}}, 'scores.x')])
-def test_what_a_search_does_not_write_is_one_line(tmp_path, change, said):
+def test_what_a_search_does_not_write_is_one_line(tmp_path, change, message):
     history = rows(6, fails=0)
     history[3] |= change
-    with pytest.raises(ValueError, match=said) as error: read_search(write_search(tmp_path / 'x', history)).table
+    with pytest.raises(ValueError, match=message) as error: read_search(write_search(tmp_path / 'x', history)).table
     assert '\n' not in str(error.value) and len(str(error.value)) < 500
 
 

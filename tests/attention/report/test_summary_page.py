@@ -1,4 +1,4 @@
-"The page of a search says no more than was measured, is the same twice, and shows texts of any kind as text."
+"The page of a search claims no more than was measured, is the same twice, and shows texts of any kind as text."
 import json
 import re
 
@@ -9,49 +9,49 @@ from evolora.attention.report.summary_page import Account, account, compared, he
 from evolora.attention.report.records import operators, read_search
 
 
-def said(tmp_path, name='x', history=None, found=None, **config):
+def record_of(tmp_path, name='x', history=None, found=None, **config):
     return read_search(write_search(tmp_path / name, history, found=found, **config))
 
 
 def test_without_a_second_look_nothing_is_claimed(tmp_path):
-    text = headline(said(tmp_path))
+    text = headline(record_of(tmp_path))
     assert text.startswith("**Not yet re-scored: these figures have the winner's curse in them.**")
     assert 'is better than' not in text and 'not known' in text
 
 
 @pytest.mark.parametrize('true, words', [(.03, 'is better than softmax attention'), (-.05, 'is worse than'),
                                          (0., 'is not shown to be better than')])
-def test_the_headline_is_what_fresh_seeds_say(tmp_path, true, words):
+def test_the_headline_is_the_result_on_fresh_seeds(tmp_path, true, words):
     history = rows()
-    record = said(tmp_path, history=history, found=findings(history, true=true))
+    record = record_of(tmp_path, history=history, found=findings(history, true=true))
     first = record.findings.winners[0]
     assert f'**Candidate {record.best} {words}' in headline(record) and first.index == record.best
     text = headline(record)
     assert f'{first.gain.low:+.4f} … {first.gain.high:+.4f}' in text and '3 fresh seeds' in text
 
 
-def test_an_interval_by_seeds_that_holds_zero_is_said(tmp_path):
+def test_an_interval_by_seeds_that_holds_zero_is_in_the_headline(tmp_path):
     history = rows()
     found = findings(history, true=.03)
     found['winners'][0]['gain'] |= {'seed_low': -.01, 'seed_high': .07}
-    text = headline(said(tmp_path, history=history, found=found))
+    text = headline(record_of(tmp_path, history=history, found=found))
     assert 'is better than' in text and '-0.0100 … +0.0700, which holds 0: more seeds are needed' in text
 
 
-def test_nothing_found_is_said(tmp_path):
+def test_nothing_found_is_in_the_headline(tmp_path):
     history = rows(12, fails=0)
     worse = [row if not i else row | {'score': .1} for i, row in enumerate(history)]
-    assert 'Nothing was found' in headline(said(tmp_path, 'a', worse))
+    assert 'Nothing was found' in headline(record_of(tmp_path, 'a', worse))
     failed = [row | {'status': 'crashed', 'score': None, 'measured': {}} for row in history]
-    assert 'none of 13 candidates has a score' in headline(said(tmp_path, 'b', failed))
+    assert 'none of 13 candidates has a score' in headline(record_of(tmp_path, 'b', failed))
     for name in 'ab': assert account(tmp_path / name).exists() and not (tmp_path / name / 'winner.py').exists()
-    assert account(said_folder := write_search(tmp_path / 'c', rows(0))).exists() and said_folder
+    assert account(folder := write_search(tmp_path / 'c', rows(0))).exists() and folder
 
 
 def test_nothing_found_stays_so_on_fresh_seeds(tmp_path):
     history = rows(12, fails=0)
     worse = [row if not i else row | {'score': .1 + .001 * i} for i, row in enumerate(history)]
-    text = headline(said(tmp_path, history=worse, found=findings(worse, true=-.05)))
+    text = headline(record_of(tmp_path, history=worse, found=findings(worse, true=-.05)))
     assert text.startswith('**Nothing was found:** no candidate scored above') and 'is worse than' in text
     assert account(tmp_path / 'x').exists() and not (tmp_path / 'x' / 'winner.py').exists()
 
@@ -66,7 +66,7 @@ def test_a_winner_that_is_worse_is_not_left_as_a_file(tmp_path, true, kept):
     assert not kept or (folder / 'winner.py').read_text() == history[best]['source']
 
 
-def test_a_winner_that_fails_on_fresh_seeds_is_said_to_have_failed_and_is_not_left_as_a_file(tmp_path):
+def test_a_winner_that_fails_on_fresh_seeds_is_reported_and_is_not_left_as_a_file(tmp_path):
     history = rows()
     found = findings(history, true=.03)
     lost = dict(status='diverged', why='the loss was nan at step 7 of 800\x1b[2J', gain=None, fit=None, losses={})
@@ -81,7 +81,7 @@ def test_a_winner_that_fails_on_fresh_seeds_is_said_to_have_failed_and_is_not_le
     assert 'No control was scored.' in account(write_search(tmp_path / 'y', history, found=found)).read_text()
 
 
-def test_how_well_a_line_fits_is_said_of_all_that_was_measured_again(tmp_path):
+def test_how_well_a_line_fits_is_shown_for_all_that_was_measured_again(tmp_path):
     history = rows()
     text = account(write_search(tmp_path / 'x', history, found=(found := findings(history)))).read_text()
     [line] = [line for line in text.split('\n') if line.startswith(f"| candidate {found['winners'][0]['index']} |")]
@@ -89,7 +89,7 @@ def test_how_well_a_line_fits_is_said_of_all_that_was_measured_again(tmp_path):
     assert f"| {fit['r2']:.3f} | {fit['lack_of_fit']:.3f} |" in line and '| R² | lack of fit, p |' in text
 
 
-def test_other_data_on_fresh_seeds_is_said(tmp_path):
+def test_other_data_on_fresh_seeds_is_reported(tmp_path):
     history = rows()
     same = {'torch': '2.13.0', 'corpus': 'standard library'}
     for name, facts, words in (('a', same, ''), ('c', {}, ''),
@@ -101,15 +101,15 @@ def test_other_data_on_fresh_seeds_is_said(tmp_path):
 
 def test_the_control_is_compared_on_the_same_seeds(tmp_path):
     mine, theirs = rows(), rows(seed=5, control=True)
-    a = said(tmp_path, 'a', mine, findings(mine, true=.04))
-    b = said(tmp_path, 'b', theirs, findings(theirs, true=0.), control=True)
+    a = record_of(tmp_path, 'a', mine, findings(mine, true=.04))
+    b = record_of(tmp_path, 'b', theirs, findings(theirs, true=0.), control=True)
     assert 'is better than that of the control, seed by seed' in compared(a, b)
     assert 'is worse than that of the control, seed by seed' in compared(b, a)
     assert 'no control' in compared(b, a) and 'no control' not in compared(a, b)
-    other = said(tmp_path, 'c', theirs, findings(theirs, seeds=(1, 2, 3, 4), true=.04), control=True)
-    assert 'is not told apart from that of the control' in compared(a, other)
+    other = record_of(tmp_path, 'c', theirs, findings(theirs, seeds=(1, 2, 3, 4), true=.04), control=True)
+    assert 'is not shown to differ from that of the control' in compared(a, other)
     assert 'seed by seed' not in compared(a, other)
-    raw = said(tmp_path, 'd', rows(12, seed=5, control=True), control=True, tier='tiny')
+    raw = record_of(tmp_path, 'd', rows(12, seed=5, control=True), control=True, tier='tiny')
     assert 'nothing can be concluded yet' in compared(a, raw)
     assert 'tier: small here, tiny there' in compared(a, raw) and '36 candidates here, 12 there' in compared(a, raw)
 
@@ -132,22 +132,22 @@ def test_the_page_is_whole_and_the_same_twice(tmp_path):
     assert account(folder, control).read_text() == text and str(tmp_path) not in text
     assert {f'charts/{p.name}' for p in pictures} == set(re.findall(r'\]\((charts/\w+\.png)\)', text))
     assert len(pictures) == 9 and all(p.read_bytes()[:8] == b'\x89PNG\r\n\x1a\n' for p in pictures)
-    for title in ('How it went', 'The best of the search', 'Two scores', 'Who proposed what', 'On fresh seeds'):
+    for title in ('How it went', 'The best of the search', 'Gain and slope', 'Proposals by operator', 'On fresh seeds'):
         assert f'\n## {title}\n' in text
-    table = text.partition('## Who proposed what')[2].split('\n\n')[1]
+    table = text.partition('## Proposals by operator')[2].split('\n\n')[1]
     assert all(f' {name} ' in table.partition('\n')[0] for name in ('proposed', 'repeated', 'valid', 'new', 'success'))
     assert all(f'| {name} |' in table for name in operators(history).index)
     assert 'def ' in text.partition('## The program')[2] and 'fooled by: handicapped' in text
     assert 'curse' not in text.partition('## How it went')[2]
 
 
-def test_what_was_not_done_is_said(tmp_path):
+def test_what_was_not_done_is_reported(tmp_path):
     text = account(write_search(tmp_path / 'x', end=None)).read_text()
     assert 'It has not ended, or was interrupted' in text and 'charts/ensemble' not in text
     assert 'Not yet re-scored' in text.partition('## On fresh seeds')[2]
 
 
-def test_a_report_of_somebody_else_is_kept(tmp_path):
+def test_a_report_that_evolora_did_not_write_is_kept(tmp_path):
     folder = write_search(tmp_path / 'x', rows(3))
     (folder / 'report.md').write_text('mine')
     with pytest.raises(ValueError, match='rename it'): account(folder)
@@ -182,5 +182,5 @@ def test_no_program_leaves_its_fence(tmp_path, text):
 
 
 def test_a_bare_account_is_its_headline(tmp_path):
-    text = Account(said(tmp_path))._repr_markdown_()
+    text = Account(record_of(tmp_path))._repr_markdown_()
     assert text.startswith('### Search x\n\n**Not yet') and len(text) < 1000 and json.dumps(text)

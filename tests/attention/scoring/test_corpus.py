@@ -1,4 +1,4 @@
-"""What the models read: the same for everybody, split before anything is learned; and no text is trusted"""
+"""What the models read: the same on every machine, split before anything is learned; and no text is trusted"""
 import os
 
 import numpy as np
@@ -26,7 +26,7 @@ def story(tmp_path):
     return tmp_path
 
 
-def test_the_library_is_always_the_same_and_its_digest_tells_when_not(library):
+def test_the_library_is_always_the_same_and_its_digest_differs_when_not(library):
     assert standard_library(64, most=400_000).digest == library.digest
     assert (len(library.train), len(library.held)) == (360_000, 40_000) and library.train.max() < 64
     for other in (standard_library(128, most=400_000), standard_library(64, most=300_000)):
@@ -39,7 +39,7 @@ def test_the_library_is_always_the_same_and_its_digest_tells_when_not(library):
 def test_bytes_are_kept_with_256_tokens_and_the_rarest_share_one_below():
     whole, small = standard_library(256, most=400_000), standard_library(64, most=400_000)
     assert b'import' in whole.train.tobytes()
-    # What has a token of its own can be told from all else.
+    # What has a token of its own can be distinguished from all else.
     kept = [set(small.train[whole.train == byte].tolist()) for byte in np.unique(whole.train)]
     assert all(len(tokens) == 1 for tokens in kept) and sum(tokens == {63} for tokens in kept) == len(kept) - 63
 
@@ -83,7 +83,7 @@ def test_an_answer_is_on_the_card_of_its_key():
         assert (counted[:6] == IGNORED).all() and (counted[7::2] == IGNORED).all()
         for place in range(6, 32, 2):
             assert counted[place] == row[place + 1] + 16 == cards[row[place]] + 6 + 16
-    # What a key is worth in one row says nothing about the next.
+    # What a key is worth in one row is independent of the next.
     assert len({tuple(row[:6]) for row in codes}) == 50
     for context, vocab in ((7, 64), (6, 64), (32, 47)):
         with pytest.raises(ValueError, match='recall expected'): recall_rows(stream(0), 1, context, vocab)

@@ -1,4 +1,4 @@
-"What a program is worth: that it is the program that is trained, that it is trained once, and what fails is said so."
+"What a program is worth: that it is the program that is trained, that it is trained once, and failures are reported."
 import json
 import multiprocessing
 from math import isfinite
@@ -87,7 +87,7 @@ def test_candidate_and_baseline_see_the_same_batches(trainings, tmp_path):
 
 # Never twice
 
-def test_what_says_the_same_is_not_trained_again(trainings, tmp_path):
+def test_a_program_with_a_known_digest_is_not_trained_again(trainings, tmp_path):
     first = judge(tmp_path).evaluate(SOFTMAX)
     assert len(trainings) == 6 and CLONE.source != SOFTMAX.source
     trainings.clear()
@@ -149,7 +149,7 @@ def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(trainings, t
         assert judge(tmp_path).evaluate(SOFTMAX)['status'] == 'ok'
 
 
-def test_what_somebody_else_trained_meanwhile_stays_under_its_own_name(trainings, tmp_path):
+def test_what_another_process_trained_meanwhile_stays_under_its_own_name(trainings, tmp_path):
     alone = judge(tmp_path / 'alone', seeds=3).evaluate(ZERO)
     slow, quick = judge(tmp_path / 'cache', seeds=3), judge(tmp_path / 'cache', seeds=2)
     job = slow.job(ZERO)
@@ -191,7 +191,7 @@ def test_losses_that_are_none_have_no_score(trainings):
 
 
 @pytest.mark.parametrize('status', ['timeout', 'memory', 'crashed'])
-def test_a_job_that_failed_has_no_score_and_says_why(trainings, status):
+def test_a_job_that_failed_has_no_score_and_a_reason(trainings, status):
     found = judge().judge(ZERO, Outcome(status, None, 'on purpose'))
     assert found == dict(status=status, why='on purpose', score=None, measured={})
 
@@ -220,16 +220,16 @@ def test_noise_is_how_far_two_mechanisms_that_are_the_same_lie_apart(monkeypatch
     def reached(base, table):
         if kind == 'paired_gain': return logit(score(paired_gain(base, table)))
         return logit(score(fit(evaluator.sizes, table), kind))
-    apart, said = [], []
+    apart, noise = [], []
     for _ in range(300):
         base = draw()
         monkeypatch.setattr(Evaluator, 'measure', lambda self, program: {'losses': {'1.0': base.tolist()}})
-        said.append(evaluator.noise)
+        noise.append(evaluator.noise)
         apart.append(reached(base, draw()) - reached(base, draw()))
-    assert .8 * np.std(apart) < np.sqrt(np.mean(np.square(said))) < (1.3 if kind != 'slope_lcb' else 2) * np.std(apart)
+    assert .8 * np.std(apart) < np.sqrt(np.mean(np.square(noise))) < (1.3 if kind != 'slope_lcb' else 2) * np.std(apart)
 
 
-def test_who_falls_far_behind_is_dropped_before_it_costs(trainings, monkeypatch):
+def test_a_candidate_that_falls_far_behind_is_dropped_before_it_costs(trainings, monkeypatch):
     monkeypatch.setitem(TIERS, 'tiny', Tier(**QUICK.model_dump() | {'name': 'tiny'}))
     evaluator = judge(tier=Tier(**QUICK.model_dump() | {'name': 'dear', 'steps': 20}))
     evaluator.prepare(Inside())

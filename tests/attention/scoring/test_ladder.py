@@ -52,7 +52,7 @@ def test_every_variant_runs_counts_and_starts_where_the_baseline_does(name):
     assert step_flops(mechanism(name), read_tier('tiny', rows=2), SMALLEST) > 0
 
 
-def test_numbers_of_a_setup_come_from_the_seed_and_use_up_nobody_elses():
+def test_numbers_of_a_setup_come_from_the_seed_and_not_from_the_global_generator():
     class Drawn(mechanism()):
         def setup(self): self.drawn = nn.Parameter(torch.randn(3))
     state = torch.get_rng_state()

@@ -1,4 +1,4 @@
-"""The cache of trainings and those who would like to write in it: from their process, or with what they give back. What
+"""The cache of trainings, and candidates that try to write into it: from their process, or with their results. What
 they reach is their own name."""
 import json
 import shutil
@@ -54,8 +54,8 @@ def losses(found): return np.array(found['measured']['losses']['1.0']).tolist()
 
 
 @pytest.mark.parametrize('name', ['poison the cache', 'take the place of a training'])
-def test_who_knows_where_the_cache_is_cannot_write_there(monkeypatch, cache, raw, here, name):
-    if not here['write into a file']: pytest.skip('this machine does not keep anybody from writing')
+def test_a_candidate_that_knows_the_path_of_the_cache_cannot_write_there(monkeypatch, cache, raw, here, name):
+    if not here['write into a file']: pytest.skip('this machine does not prevent writing')
     first, before = judge(cache).evaluate(SOFTMAX), image(cache)
     if here['make or remove a file']:
         assert raw(CANDIDATES[name][0], cache).status == 'crashed' and image(cache) == before
@@ -86,7 +86,7 @@ def test_a_result_for_what_was_not_asked_is_kept_under_no_name_but_ones_own(cach
     assert {name: data for name, data in image(cache).items() if name not in own} == before
 
 
-def test_who_makes_up_a_result_makes_up_his_own(cache, result, raw):
+def test_a_made_up_result_changes_no_other_entry(cache, result, raw):
     evaluator, before = judge(cache), image(cache)
     for _, trained in result['trained']: trained['losses'] = dict.fromkeys(trained['losses'], .001)
     outcome = raw(FIND_PIPE + f'os.write(pipes[-1], {json.dumps({"result": result}).encode()!r})\nos._exit(0)', cache)

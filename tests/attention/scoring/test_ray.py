@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from quick import FRAMEWORK, QUICK, kept
-from test_attention_discovery import config, history
+from attention.search.test_search import config, history
 
 from evolora.attention.search.search import begin_search, proposer_of
 from evolora.attention.scoring.evaluation import Evaluator
@@ -43,7 +43,7 @@ def test_a_search_on_a_cluster_is_the_same_search(cluster, tmp_path):
     assert kept(tmp_path / 'cache here').keys() == kept(tmp_path / 'cache there').keys()
 
 
-def test_machines_that_train_otherwise_are_named_before_a_candidate_is_blamed(cluster):
+def test_machines_that_train_otherwise_are_named_before_a_candidate_fails(cluster):
     judge = Evaluator(FRAMEWORK, QUICK)
     judge.agree(cluster)
     judge.digest = 'of another text'
@@ -56,7 +56,7 @@ def test_an_accelerator_is_asked_for(cluster):
     sent = cluster._send(wants)
     done, waiting = ray.wait([sent], timeout=3)
     ray.cancel(sent, force=True)
-    assert waiting and not done, 'there is none, so nobody may have begun'
+    assert waiting and not done, 'there is none, so no job may have begun'
 
 
 def sleepers():
@@ -69,7 +69,7 @@ def sleepers():
     return found
 
 
-def test_who_stops_waiting_stops_the_work_there_too(cluster):
+def test_an_interrupt_stops_the_work_there_too(cluster):
     before = set(sleepers())
     outcomes = cluster.map([nap(.01), nap(50), nap(50)])
     assert next(outcomes).status == 'ok'

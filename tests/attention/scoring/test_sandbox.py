@@ -1,5 +1,5 @@
 """Hostile candidates in a contained process: with the kernel's filter nothing gets out; with limits alone it is known
-what does; the next call works, and nobody is left."""
+what does; the next call works, and no process is left."""
 import os
 import signal
 import socket
@@ -102,7 +102,7 @@ def attack(name, victim, shields):
         limits,
                       shields=shields)
     assert '\n' not in outcome.why and outcome.why.isprintable() and len(outcome.why) < 400
-    assert len(outcome.said) <= sandbox.TAIL and outcome.seconds < limits.seconds + 5
+    assert len(outcome.printed) <= sandbox.TAIL and outcome.seconds < limits.seconds + 5
     return outcome
 
 
@@ -161,7 +161,7 @@ def test_an_interrupt_ends_the_child_and_is_passed_on(shields):
 
 
 def test_when_the_parent_is_killed_the_child_goes_too(here):
-    if sys.platform != 'linux': pytest.skip('only Linux tells a child')
+    if sys.platform != 'linux': pytest.skip('only Linux signals a child')
     code = ('from evolora.attention.scoring.sandbox import contain, Limits\n'
             f'contain({PAUSE!r}, dict(seconds=30), Limits(seconds=25))')
     parent = subprocess.Popen([sys.executable, '-c', code], env=os.environ | {'PYTHONPATH': os.pathsep.join(sys.path)})
@@ -240,7 +240,7 @@ def test_limits_refuse_nonsense():
         with pytest.raises(ValueError): Limits(**wrong)
 
 
-def test_another_system_is_told_what_is_expected(monkeypatch):
+def test_another_system_gets_an_error_that_names_what_is_expected(monkeypatch):
     monkeypatch.setattr(sandbox.os, 'name', 'nt')
     try: contain(PAUSE, {'seconds': 0})
     except ValueError as error: found = str(error)
@@ -274,7 +274,7 @@ def run(program, machine, number, *arguments):
 
 
 @pytest.mark.parametrize('machine', [0, 1])
-def test_what_the_filter_says_to_each_call(machine):
+def test_the_answer_of_the_filter_to_each_call(machine):
     program, pick = sandbox._filter(machine, 1234), lambda *both: both[machine]
     allow, deny, missing = 0x7FFF0000, 0x50001, 0x50026
     def log(number, *arguments): return run(program, machine, number, *arguments)

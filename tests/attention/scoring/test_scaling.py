@@ -1,4 +1,4 @@
-"""Scaling laws and paired gains: what is known of a slope, and who counts as better"""
+"""Scaling laws and paired gains: what is known of a slope, and which mechanism counts as better"""
 import warnings
 
 import numpy as np
@@ -23,12 +23,12 @@ def test_the_line_is_found_again(seeds):
 
 
 @pytest.mark.parametrize('seeds', [1, 2, 3, 5])
-def test_the_slopes_interval_holds_the_truth_as_often_as_it_says(seeds):
+def test_the_slopes_interval_has_its_nominal_coverage(seeds):
     # With four thousand repeats, an honest interval is a hundredth off in less than 1 of 250; the target allows two.
     assert .93 <= coverage(LADDER, seeds=seeds, repeats=4000, seed=11) <= .97
 
 
-def test_the_gains_interval_holds_the_truth_as_often_as_it_says():
+def test_the_gains_interval_has_its_nominal_coverage():
     held, by_seed = [], []
     for k in range(1000):
         both, own = noise(2 * k, (4, 3)), noise(2 * k + 1, (4, 3))
@@ -98,7 +98,7 @@ def test_one_seed_has_an_interval_over_sizes_and_one_loss_has_none():
     with pytest.raises(ValueError, match='pairs are needed'): paired_gain(np.ones((4, 2)), np.ones((4, 3)))
 
 
-def test_power_is_what_simulation_says():
+def test_power_is_that_of_a_simulation():
     for gain in (0., .4, .8):
         wins = [paired_gain(np.full((4, 4), 3.), 3 - gain + noise(k, (4, 4))).better for k in range(800)]
         assert np.mean(wins) == pytest.approx(power(gain, 1.), abs=.06)

@@ -72,7 +72,7 @@ def test_what_is_evolved_is_what_is_trained(library, softmax, trained):
     assert silent.batches == trained.batches and silent.losses != trained.losses
 
 
-def test_the_loss_is_what_it_says(trained):
+def test_the_loss_is_the_weighted_mean_of_its_parts(trained):
     assert list(trained.losses) == list(trained.text) == list(trained.recall) == list(HORIZONS)
     for h in HORIZONS: assert trained.losses[h] == pytest.approx(.75 * trained.text[h] + .25 * trained.recall[h])
     assert trained.loss == trained.losses[1.] < trained.losses[.25]
@@ -118,7 +118,7 @@ def test_what_sees_one_token_of_the_future_anywhere_has_no_loss(library, softmax
     assert Trained.from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False))) == found
 
 
-def test_who_behaves_while_it_is_examined_is_found_when_it_is_trained(library):
+def test_a_mechanism_that_behaves_while_it_is_examined_is_found_when_it_is_trained(library):
     program = Program(FRAMEWORKS['coefficient_dynamics'].program("""
     def prepare(self, q, k, v, x):
         if x.dtype == torch.float32: v = v.roll(-1, 2)
@@ -139,10 +139,10 @@ def test_a_training_goes_through_json(trained):
     assert Trained.from_dict(json.loads(json.dumps(trained.as_dict(), allow_nan=False))) == trained
 
 
-def test_lines_are_said_at_the_horizons(library, softmax):
-    said = []
-    train(softmax, read_tier('tiny', steps=8, held=1), SIZE, seed=0, corpus=library, log=said.append)
-    assert [line.split(':')[0] for line in said] == ['step 2 of 8', 'step 4 of 8', 'step 8 of 8']
+def test_lines_are_logged_at_the_horizons(library, softmax):
+    lines = []
+    train(softmax, read_tier('tiny', steps=8, held=1), SIZE, seed=0, corpus=library, log=lines.append)
+    assert [line.split(':')[0] for line in lines] == ['step 2 of 8', 'step 4 of 8', 'step 8 of 8']
 
 
 @pytest.mark.parametrize('steps', [1, 2, 3])

@@ -165,9 +165,9 @@ def test_a_mutation_that_changes_nothing_is_refused():
     assert examine(Program(parent.replace('-.5', '-.25')), TIER, Program(parent)).status == 'ok'
 
 
-def test_idle_projections_are_told_and_tolerated():
-    says = {check.name: check.says for check in examine(Program(STANDARD['matrix_mixers/toeplitz']), TIER).checks}
-    assert 'q and k are idle' in says['alive']
+def test_idle_projections_are_reported_and_tolerated():
+    sentences = {check.name: check.says for check in examine(Program(STANDARD['matrix_mixers/toeplitz']), TIER).checks}
+    assert 'q and k are idle' in sentences['alive']
 
 
 def test_examining_leaves_nothing_behind():
@@ -208,7 +208,7 @@ def test_what_takes_too_much_is_ended_and_named(block, status):
                                     {'status': 'ok', 'checks': [{'name': 'x', 'holds': False, 'says': 'y',
                                     'number': 0.}]},
                                     {'status': 'ok', 'checks': []}])
-def test_what_the_process_says_is_not_believed(monkeypatch, answer):
+def test_the_result_of_the_process_is_not_trusted(monkeypatch, answer):
     monkeypatch.setattr(validation, 'contain', lambda *_: Outcome('ok', answer))
     assert validate(STANDARD['controls/mean'], tier=TIER).status == 'crashed'
 

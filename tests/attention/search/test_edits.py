@@ -1,4 +1,4 @@
-"Edits of syntax trees: each operator does what it says, inside of the markers, and is the same each time."
+"Edits of syntax trees: each operator does what its name promises, inside of the markers, and is the same each time."
 import ast
 import json
 
@@ -147,7 +147,7 @@ def test_errors_are_one_line():
     with pytest.raises(ValueError, match='operator expected one of'): edit(stream(0), Program(LINES), 'wish')
 
 
-def test_who_finds_no_place_proposes_its_parent_which_is_known():
+def test_an_operator_without_a_place_proposes_the_parent_which_is_known():
     bare = Member(4, FRAMEWORKS['matrix_mixers'].program('"nothing"'), 1.)
     found = EditProposer('matrix_mixers').propose(stream(0), [bare])
     assert (found.source, set(found.parents), found.notes) == (bare.source, {4}, {'diff': ''})

@@ -14,7 +14,7 @@ from evolora.utils.randomness import stream
 
 FRAMEWORK, KEY = 'coefficient_dynamics', 'sk-very-secret-0123456789'
 SOFTMAX, LINEAR = variant(FRAMEWORK), variant(FRAMEWORK, 'linear')
-ESCAPED = f'{{"error": "{KEY}"}}'.replace('-', '\\u002d').encode()      # JSON says it in another way
+ESCAPED = f'{{"error": "{KEY}"}}'.replace('-', '\\u002d').encode()      # the same text, escaped in JSON
 HOSTILE = ['<script>alert(1)</script>', '\x1b[2J\x1b]0;x\x07', '\u202egpj', 'x' * 1_000_000, '\ud800', '\x00']
 KINDS = ['script', 'escapes', 'bidi', 'megabyte', 'surrogate', 'null']
 
@@ -81,10 +81,10 @@ def test_the_prompt_shows_at_most_three_good_and_two_others(serve):
 
 
 @pytest.mark.parametrize('name', FRAMEWORKS)
-def test_what_is_told_is_what_is_enforced(name):
-    told = task_prompt(name)
-    for words in rules().values(): assert ' '.join(words) in told
-    for tool in FRAMEWORKS[name].tools: assert f'- {tool}(' in told
+def test_the_rules_of_the_prompt_are_those_that_are_enforced(name):
+    prompt = task_prompt(name)
+    for words in rules().values(): assert ' '.join(words) in prompt
+    for tool in FRAMEWORKS[name].tools: assert f'- {tool}(' in prompt
     for library in ('torch', 'torch.linalg', 'F', 'nn', 'math'):
         with pytest.raises(Refused): Program(FRAMEWORKS[name].program(f'def finish(self, y, x): return {library}.load'))
         for word in rules()[library]:

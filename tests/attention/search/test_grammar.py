@@ -156,7 +156,7 @@ def test_every_genome_can_be_reached_from_the_baseline():
     (RegressionGenome, dict(solver='without covariance'), 'grows with the text'),
     (RegressionGenome, dict(solver='one step'), 'one step'),
     (RegressionGenome, dict(solver='ridge', window=8), 'window'),
-    (MatrixGenome, dict(family='toeplitz', convolution='k'), 'nobody looks at')])
+    (MatrixGenome, dict(family='toeplitz', convolution='k'), 'keys that are never read')])
 def test_what_does_not_go_together_cannot_be_made(kind, genes, why):
     with pytest.raises(ValueError, match=why) as caught: kind(**genes)
     assert '\n' not in str(caught.value)
@@ -173,7 +173,7 @@ def test_notes_are_json_and_are_read_back():
     with pytest.raises(ValueError, match='framework expected one of'): Grammar('quantum')
 
 
-def test_softmax_with_one_more_is_what_it_says():
+def test_softmax_with_one_more_is_its_formula():
     x, grammar = inputs(), GRAMMARS['coefficient_dynamics']
     for window in (0, 8):
         mixer = made(grammar.render(DynamicsGenome(normaliser='one more', window=window)))
@@ -184,7 +184,7 @@ def test_softmax_with_one_more_is_what_it_says():
         torch.testing.assert_close(mixer.coefficients(q, k, x), weights / (1 + weights.sum(-1, keepdim=True)))
 
 
-def test_windows_and_blocks_end_where_they_say():
+def test_windows_and_blocks_end_at_their_length():
     x = inputs(time=40)
     for grammar, genes, seen in [
             ('coefficient_dynamics', dict(window=8), lambda i, j: 0 <= i - j < 8),
@@ -241,7 +241,7 @@ def test_only_the_evaluated_are_parents():
     assert {proposer.propose(stream(n), archive).parents for n in range(20)} == {(3,)}
 
 
-def test_the_better_of_those_who_compete_is_the_parent():
+def test_the_winner_of_a_tournament_is_the_parent():
     grammar, proposer = GRAMMARS['matrix_mixers'], GrammarProposer('matrix_mixers', crossing=0.)
     archive = [member(grammar, n, genome, float(n)) for n, genome in enumerate(drawn('matrix_mixers')[:9])]
     parents = [proposer.propose(stream(n), archive).parents[0] for n in range(200)]

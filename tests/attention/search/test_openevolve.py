@@ -49,7 +49,7 @@ def ends(source): os._exit(3)
 def late(source): print("9", flush=True); os._exit(3)
 '''
 CLIENT = '''
-import test_attention_openevolve as tests
+import attention.search.test_openevolve as tests
 
 class Model:
     def __init__(self): self.model, self.turn = 'stub', 0
@@ -91,7 +91,7 @@ def module(tmp_path, monkeypatch):
 
 # What needs no OpenEvolve
 
-def test_without_openevolve_there_is_one_line_that_says_what_to_do(tmp_path, monkeypatch, script):
+def test_without_openevolve_there_is_one_line_with_the_fix(tmp_path, monkeypatch, script):
     run = dict(program=Program(SOFTMAX), evaluator=script, client='m:f', iterations=1)
     monkeypatch.setattr(bridge.importlib.util, 'find_spec', lambda name: None)
     with pytest.raises(ValueError, match=re.escape("got none; pip install 'evolora[attention]'")):
@@ -133,9 +133,9 @@ def test_a_program_is_put_into_our_frame_and_read_before_anything_runs(tmp_path)
     ('fails', 'RuntimeError: on purpose'),
     ('floods', 'printed more than'), ('ends', 'exit status 3'), ('late', '^9$'), ('missing', 'AttributeError'),
 ])
-def test_what_is_no_score_is_zero_and_a_line_that_says_why(tmp_path, module, name, why):
-    score, said, source = judged(tmp_path, f'{module}:{name}')
-    assert score == 0. and re.search(why, said) and said.isprintable() and len(said) <= 300
+def test_what_is_no_score_is_zero_with_the_reason_in_a_line(tmp_path, module, name, why):
+    score, reason, source = judged(tmp_path, f'{module}:{name}')
+    assert score == 0. and re.search(why, reason) and reason.isprintable() and len(reason) <= 300
     assert not list(tmp_path.glob('*.json'))
 
 
@@ -162,7 +162,7 @@ time.sleep(600)
     if (tmp_path / 'pid').exists():
         stat, ends = Path('/proc') / (tmp_path / 'pid').read_text() / 'stat', time.monotonic() + 10
         def alive(): return stat.exists() and stat.read_text().rpartition(')')[2].split()[0] != 'Z'
-        while alive() and time.monotonic() < ends: time.sleep(.01)      # it was told to end, and a busy machine is slow
+        while alive() and time.monotonic() < ends: time.sleep(.01)      # it was signalled, and a busy machine is slow
         assert not alive()
 
 
@@ -290,7 +290,7 @@ def test_an_endpoint_three_iterations_markers_checkpoints_and_resume(tmp_path, s
         assert 'CoefficientDynamics' in server.asked[0]['messages'][0]['content']
         assert tried.iteration.tolist() == [0, 1, 2, 3] and tried.score.max() >= tried.score[0] == 1.5
         assert tried.score[1:].min() > 1.5 and tried.parent[1:].notna().all()
-        # The worker was told about markers: not even the checkpoint has the edit of the header.
+        # The worker has the setting for markers: not even the checkpoint has the edit of the header.
         assert len(programs(folder)) >= 4 and not any('math, os' in found['code'] for found in programs(folder))
         assert [path.name for path in checkpoints(folder)] == ['checkpoint_1', 'checkpoint_2', 'checkpoint_3']
 
@@ -319,13 +319,13 @@ def test_a_client_and_a_candidate_that_hangs_its_evaluator(tmp_path, script, mod
     assert tried.iteration.tolist() == [0, 1, 2, 3] and answered(folder) == 4
     assert [score > 1.5 for score in tried.score[1:]] == [True, False, True] and tried.score[2] == 0
     assert best_openevolve(tried).source == tried.source[tried.score.idxmax()]
-    # Whoever changes that program next is told why it has no score.
+    # The next prompt with that program has the reason why it has no score.
     assert ['timeout' in str(found['artifacts_json']) for found in programs(folder)].count(True) >= 1
     assert not any('math, os' in found['code'] for found in programs(folder))
 
 
 @needs_openevolve
-def test_what_nobody_answered_is_still_to_be_asked(tmp_path, script):
+def test_requests_without_an_answer_are_still_to_be_made(tmp_path, script):
     folder, one = tmp_path / 'run', {'database': {'num_islands': 1}}
     def dies(asked, handler):
         turn = len(handler.server.asked)

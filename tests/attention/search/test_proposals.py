@@ -1,4 +1,4 @@
-"SEARCH/REPLACE text: what it leads to, what it cannot reach, and what it says when it does not fit."
+"SEARCH/REPLACE text: what it leads to, what it cannot reach, and its message when it does not fit."
 from itertools import permutations
 
 import pytest

@@ -155,7 +155,7 @@ def test_what_a_model_proposes_is_trained_and_measured(tmp_path, monkeypatch):
     assert 'MatrixMixer' in shown[0]['content'] and 'score 0.5' in shown[1]['content']
 
 
-def test_a_model_is_told_why_its_last_program_failed(tmp_path, monkeypatch):
+def test_the_prompt_has_the_reason_why_the_last_program_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, 'work', inside)
     def learns(asked, handler):
         program, _, failed = asked['messages'][-1]['content'].partition('# What failed lately')

@@ -72,7 +72,7 @@ def test_a_search_that_found_nothing_has_findings_too(trainings, tmp_path):
     assert json.loads(json.dumps(found)) == found
 
 
-def test_a_winner_that_fails_again_says_so(trainings):
+def test_a_winner_that_fails_again_has_that_status(trainings):
     late = program('def matrix(self, q, k, x):\n    if self.dim == 16: q = q / 0 - q / 0\n'
                    '    return causal_softmax(q @ k.mT)')
     found = rescore(fresh(), {'late': late, 'fine': scaled(.3)}, Inside())
@@ -95,7 +95,7 @@ def planted(monkeypatch, extra):
     monkeypatch.setattr(evaluation, 'work', inside)
 
 
-def test_the_gain_is_not_fooled_by_who_is_bad_when_small_and_the_slope_is(monkeypatch):
+def test_the_gain_is_not_fooled_by_what_is_bad_when_small_and_the_slope_is(monkeypatch):
     names = {f'evolora_program_{found.digest}': name for name, found in controls(QUICK).items()}
     bad = {'mean': {8: .15, 12: .17, 16: .2}, 'handicapped': {8: .5, 12: .3, 16: .02}}
     def extra(module, dim): return bad[names[module]][dim] if module in names else 0.
@@ -169,7 +169,7 @@ def test_without_a_genome_hunks_are_taken_back(trainings):
     assert [status for name, status in statuses.items() if 'inject' in name] == ['measured']
 
 
-def test_a_part_whose_rest_diverges_is_not_said_to_be_impossible(trainings):
+def test_a_part_whose_rest_diverges_is_not_reported_as_impossible(trainings):
     whole = program('def matrix(self, q, k, x): return causal_softmax(q @ k.mT)\n'
                     'def finish(self, y, x): return y')
     rest = program('def matrix(self, q, k, x):\n    if self.dim == 16: q = q / 0 - q / 0\n'

@@ -32,7 +32,7 @@ from evolora.utils.randomness import stream
 
 
 class Near:
-    "Says that a program is the better, the closer its one number is to .7; who asked for what is written down"
+    "Scores a program by how close its one number is to .7, and writes down every call"
     facts, noise = {'wanted': .7}, 0.
     def __init__(self, fails=(), near=0.): self.fails, self.near, self.looked, self.jobs = fails, near, [], []
     def number(self, program): return float(program.block.split('* ')[1].split(')')[0])
@@ -93,7 +93,7 @@ def history(folder):
 KILLED = '''
 import os, signal, sys
 from pathlib import Path
-from test_attention_discovery import *
+from attention.search.test_search import *
 what, count, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 def spoil(name, holder):
     calls, real = [], getattr(holder, name)
@@ -150,7 +150,7 @@ def test_a_batch_is_finished_before_it_is_asked_whether_to_stop(tmp_path, monkey
 REAL = '''
 import os, signal, sys
 from pathlib import Path
-from test_attention_discovery import *
+from attention.search.test_search import *
 folder, most = Path(sys.argv[1]), int(sys.argv[2])
 train, made = evaluation.train, []
 def counting(mechanism, tier, size, *, seed, **settings):
@@ -251,12 +251,12 @@ def test_what_is_hostile_is_classified_and_the_search_goes_on(tmp_path, monkeypa
     with begin_search(tmp_path / 'a', settings, judge, Listed(*sources, .3)) as search:
         search.run(workers=Workers(2))
     rows = dict(zip(bad | harm, search.rows[1:]))
-    said = {name: row['status'] for name, row in rows.items()}
-    read = [name for name in harm if said.pop(name) != 'refused']
+    statuses = {name: row['status'] for name, row in rows.items()}
+    read = [name for name in harm if statuses.pop(name) != 'refused']
     assert len(harm) >= 40 and read == [name for name, (_, kind, _) in CANDIDATES.items() if kind == 'read']
     assert all(rows[name]['status'] in ('invalid', 'timeout', 'memory', 'crashed') for name in read)
-    assert said.pop('memory') in ('memory', 'invalid')
-    assert said == dict(loop='timeout', exception='invalid', nan='invalid', late_memory='memory',
+    assert statuses.pop('memory') in ('memory', 'invalid')
+    assert statuses == dict(loop='timeout', exception='invalid', nan='invalid', late_memory='memory',
                         late_exception='crashed', late_nan='diverged', late_loop='timeout')
     for row in rows.values():
         assert row['score'] is None and row['why'].isprintable() and row['why'] and row['measured'] == {}
@@ -289,7 +289,7 @@ def test_a_worker_that_is_killed_from_outside_is_tried_once_more():
         assert (len(killed), found[0].status) == (kills, status), found
 
 
-def test_who_stops_waiting_stops_the_work():
+def test_an_interrupt_stops_the_work():
     ended = []
     def contained(job, run):
         ended.append(run(job.task, job.arguments, job.limits))
@@ -360,7 +360,7 @@ def test_many_invalid_ones_in_a_row_end_it_and_others_do_not(tmp_path):
     assert 'budget' in why and search.best['index'] == 0
 
 
-def test_who_has_no_new_idea_is_barren(tmp_path):
+def test_a_proposer_without_a_new_idea_is_barren(tmp_path):
     search, why = searched(tmp_path / 'a', .2, *[.1] * 5, budget=9, batch=1, tries=5)
     assert why == '5 proposals were known' and search.rows[-1]['status'] == 'barren'
     assert search.rows[-1]['dropped'] == {'listed: repeated': 5}
@@ -378,9 +378,9 @@ def test_the_best_of_each_cell_and_the_best_five_have_children(tmp_path):
     assert {cell: row['notes']['number'] for cell, row in search.elites.items()} == {
         (0,): .1, (1,): .3, (2,): .71, (3,): .99, (6,): 1.5}
     assert search.best['index'] == by[.71] and not search.rows[by[.9]]['score']
-    # A proposer is told of what failed, which nobody takes for a parent.
-    told = {'status': 'invalid', 'why': 'on purpose'}
-    assert search.archive() == [*search.parents(), Member(by[.9], scaled(.9).source, None, told)]
+    # A proposer sees what failed, and takes none of it as a parent.
+    notes = {'status': 'invalid', 'why': 'on purpose'}
+    assert search.archive() == [*search.parents(), Member(by[.9], scaled(.9).source, None, notes)]
 
 
 def test_what_is_too_close_or_known_is_never_trained(tmp_path):
@@ -393,7 +393,7 @@ def test_what_is_too_close_or_known_is_never_trained(tmp_path):
     assert search.rows[3]['dropped'] == {'listed: too close': 2}
 
 
-def test_what_may_not_be_run_counts_and_is_told(tmp_path):
+def test_what_may_not_be_run_counts_and_is_in_the_archive(tmp_path):
     judge = Near()
     ideas = .3, 'import os', AnswerError('no program'), .5
     with begun(tmp_path / 'a', *ideas, judge=judge, budget=4, batch=1) as search:
@@ -411,14 +411,14 @@ def test_what_may_not_be_run_counts_and_is_told(tmp_path):
 
 
 def test_an_endpoint_that_is_not_there_stops_it_with_what_there_is(tmp_path):
-    with begun(tmp_path / 'a', .2, .3, EndpointError('nobody answers'), budget=5, batch=1) as search:
-        with pytest.raises(EndpointError, match='nobody answers'): search.run()
+    with begun(tmp_path / 'a', .2, .3, EndpointError('no server answers'), budget=5, batch=1) as search:
+        with pytest.raises(EndpointError, match='no server answers'): search.run()
     assert len(read_history(tmp_path / 'a')) == 3
     with resume_search(tmp_path / 'a', Near(), Listed(.4, .5, .6)) as search: assert 'budget' in search.run()
 
 
 class Planted:
-    "Says how many genes a program shares with a hidden one, with noise; its genome is known from who proposed it"
+    "Scores a program by how many genes it shares with a hidden one, with noise; the proposer's notes have its genome"
     noise = 0.
     def __init__(self, seed):
         self.grammar, self.seed, self.facts = Grammar(FRAMEWORK), seed, {'seed': seed}
@@ -493,9 +493,9 @@ def test_a_damaged_folder_is_one_line_and_stays_as_it_is(tmp_path, how):
     with begun(tmp_path / 'a', .2, .3, .4, .5) as search: search.step()
     damage(tmp_path / 'a', how)
     before = {path.name: path.read_bytes() for path in (tmp_path / 'a').iterdir() if path.suffix != '.lock'}
-    with pytest.raises(ValueError) as said, resume_search(tmp_path / 'a', Near(), Listed(.4, .5)) as search:
+    with pytest.raises(ValueError) as raised, resume_search(tmp_path / 'a', Near(), Listed(.4, .5)) as search:
         search.run()
-    assert '\n' not in str(said.value)
+    assert '\n' not in str(raised.value)
     assert before == {path.name: path.read_bytes() for path in (tmp_path / 'a').iterdir() if path.suffix != '.lock'}
 
 

@@ -36,7 +36,7 @@ EVERY = [f'{framework}/{name}' for framework in VARIANTS for name in VARIANTS[fr
 
 
 def lively(what, seed=0, **shape):
-    "A random host with a mechanism, that does not repeat what it was told"
+    "A random host with a mechanism, that does not repeat its prompt"
     tokenizer = byte_tokenizer()
     config = dict(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                   intermediate_size=64, max_position_embeddings=512, initializer_range=.5, pad_token_id=0,
@@ -170,7 +170,7 @@ def test_transformers_generate_pads_on_the_left_and_needs_no_cache(what):
 
 
 @pytest.mark.parametrize('what', MECHANISMS)
-def test_adapters_answer_alone_as_in_company_and_traces_agree(what):
+def test_adapters_answer_alone_as_in_a_batch_and_traces_agree(what):
     host = lively(what)
     population = settled(host, targets=('q_proj', 'o_proj', 'gate_proj', 'down_proj'))
     assert population.kinds == ('project', 'output', 'up_proj', 'down_proj')
@@ -356,8 +356,8 @@ def test_an_ecology_lives_learns_and_goes_on(trained, tmp_path):
 
 def command(capsys, *arguments):
     with pytest.raises(SystemExit) as stopped: cli.main(list(map(str, arguments)))
-    said = capsys.readouterr()
-    return stopped.value.code, said.out, said.err
+    printed = capsys.readouterr()
+    return stopped.value.code, printed.out, printed.err
 
 
 @pytest.mark.parametrize('trained', MECHANISMS[:1], indirect=True)
@@ -380,7 +380,7 @@ def test_the_commands(trained, tmp_path, capsys, monkeypatch):
     ahead = variant('matrix_mixers').replace('causal_softmax(', 'torch.softmax(')
     ahead = ahead.replace('entries**-.5)', 'entries**-.5, -1)')
     (tmp_path / 'ahead.py').write_text(ahead)
-    for what, says in (('nothing', 'which is neither'), ('small.yaml', 'markers'), ('ahead.py', 'causal')):
+    for what, message in (('nothing', 'which is neither'), ('small.yaml', 'markers'), ('ahead.py', 'causal')):
         code, out, err = command(capsys, 'host', 'train', '--attention', what, '--out', 'other')
-        assert (code, out) == (2, '') and says in err and len(err.splitlines()) == 1
+        assert (code, out) == (2, '') and message in err and len(err.splitlines()) == 1
     assert not (tmp_path / 'other').exists()

@@ -68,7 +68,7 @@ def test_a_toeplitz_mixer_has_constant_diagonals_until_its_rows_are_divided():
     torch.testing.assert_close(M * weights.abs().sum(-1, keepdim=True), weights.expand_as(M))
     whole = weights[0]
     for i in range(TIME): assert whole.diagonal(-i).unique().numel() == 1
-    assert torch.equal(M[0], M[1])                          # whoever asks
+    assert torch.equal(M[0], M[1])                          # whatever the query
     assert not torch.equal(exposed('matrix_mixers/cauchy')[0], exposed('matrix_mixers/cauchy')[1])
 
 

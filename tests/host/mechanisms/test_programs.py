@@ -181,7 +181,7 @@ def test_a_program_has_no_builtins_but_those_on_the_list():
 
 
 def test_torch_may_import_while_a_program_calls_it():
-    # PyTorch looks for __import__ among the builtins of whoever calls it.
+    # PyTorch looks for __import__ among the builtins of its caller.
     mixer = build(Program(source_of(HEAD + 'torch.ones_like(s) * s')))(8, 2)
     with FlopCounterMode(display=False) as counter: mixer(torch.ones(1, 4, 8))
     assert counter.get_total_flops() > 0
@@ -221,7 +221,7 @@ def test_one_digest_never_stands_for_two_programs():
         'softmax')).digest
 
 
-def test_whether_a_program_is_read_does_not_depend_on_who_asks():
+def test_whether_a_program_is_read_does_not_depend_on_the_caller():
     def below(depth, source): return below(depth - 1, source) if depth else kind_of(source)
     for terms in (20, 60, DEEPEST - 8, DEEPEST, 150):
         source = source_of(HEAD + '+'.join(['s'] * terms))
