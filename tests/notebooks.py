@@ -2,6 +2,23 @@
 import os
 import sys
 import tempfile
+from contextlib import contextmanager
+
+
+@contextmanager
+def traced(path):
+    "While `mutants.py cover` asks for it: the lines of the package that a notebook executes, under its test's name"
+    if 'EVOLORA_COVERAGE' not in os.environ:
+        yield
+        return
+    from coverage import Coverage
+    found = Coverage(data_file=os.environ['EVOLORA_COVERAGE'], data_suffix=True, source_pkgs=['evolora'],
+                     context=f'tests/test_notebooks.py::test_the_notebook_runs[{path}]')
+    found.start()
+    try: yield
+    finally:
+        found.stop()
+        found.save()
 
 
 def run_in_fork(path, root, flags, folder):
@@ -13,5 +30,6 @@ def run_in_fork(path, root, flags, folder):
     tempfile.tempdir = None                     # was found, and kept, before TMPDIR was set
     os.chdir(root)
     from nbdev.test import test_nb
-    passed, _ = test_nb(path, skip_flags=['slow', 'gpu'], force_flags=flags, basepath=root)
+    with traced(path.relative_to(root) if path.is_relative_to(root) else path):
+        passed, _ = test_nb(path, skip_flags=['slow', 'gpu'], force_flags=flags, basepath=root)
     sys.exit(0 if passed else 1)
