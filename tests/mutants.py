@@ -1,11 +1,11 @@
 """Planted faults: which of them does the suite find?
 
-The sixty in mutants.json were drawn with seed 31 from the flat modules, before the rooms and before any test was cut;
-their names and lines followed the moves since.
+The sixty in mutants.json were drawn with seed 31 from the flat modules, before there were rooms and before any test
+was cut; their names and lines have followed the moves since.
 
     python tests/mutants.py draw             choose sixty, from a fixed seed, and write tests/mutants.json
     python tests/mutants.py cover DATA       run the suite, and note in DATA which test executes which line
-    python tests/mutants.py run DATA         plant each in a copy of the checkout and run the tests that execute its line
+    python tests/mutants.py run DATA         plant each in a copy of the checkout, and run the tests of its line
 
 A fault is a comparison turned round, a number changed, or a statement dropped; it is planted in the notebook and in its
 module. Tests of its line run one after another, the quick ones first, until one fails or `--most` seconds are spent: of
@@ -72,8 +72,8 @@ def draw(n, seed):
 def cover(data):
     os.environ |= {'EVOLORA_COVERAGE': str(data.resolve()), 'COVERAGE_FILE': str(data.resolve())}
     os.environ.setdefault('COVERAGE_CORE', 'ctrace')        # the one that tells tests apart
-    subprocess.run([sys.executable, '-m', 'pytest', '-n', '2', '-q', '--cov=evolora', '--cov-context=test', '--cov-report=',
-                    '-p', 'no:cacheprovider', f'--junit-xml={data}.xml'], cwd=ROOT)
+    subprocess.run([sys.executable, '-m', 'pytest', '-n', '2', '-q', '--cov=evolora', '--cov-context=test',
+                    '--cov-report=', '-p', 'no:cacheprovider', f'--junit-xml={data}.xml'], cwd=ROOT)
     subprocess.run([sys.executable, '-m', 'coverage', 'combine', '--append', str(data.parent)], cwd=ROOT)
     subprocess.run([sys.executable, '-m', 'coverage', 'report', '--format=total'], cwd=ROOT)
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Settings', 'fingerprint', 'answers_for', 'packed', 'unpacked', 'interim_accuracy', 'scores', 'run_cell', 'read_cells',
-           'known_cells', 'each', 'Unfinished', 'experiment']
+           'gather', 'known_cells', 'each', 'Unfinished', 'experiment']
 
 # %% ../../nbs/13_experiments/04_learning.ipynb #9846d3b5
 import json
@@ -150,16 +150,28 @@ def run_cell(folder: str | Path, settings: Settings, condition: str, seed: int,
     return cell
 
 # %% ../../nbs/13_experiments/04_learning.ipynb #e5896ada
+_GATHERED = 'cells.jsonl'
+
 def read_cells(folder: str | Path) -> list[dict]:
-    "All finished cells of a folder, in the order of their names; ValueError for one that is none"
-    cells = []
-    for path in sorted((Path(folder) / 'cells').glob('*.json')):
-        try: cell = json.loads(path.read_bytes())
+    "All finished cells of a folder, single or gathered, in the order of their names; ValueError for one that is none"
+    whole, found = Path(folder) / _GATHERED, {}
+    lines = whole.read_text(encoding='utf-8').splitlines() if whole.exists() else []
+    texts = {f'{whole}, line {i},': line for i, line in enumerate(lines, 1)}
+    for where, text in (texts | {path: path.read_bytes() for path in (Path(folder) / 'cells').glob('*.json')}).items():
+        try: cell = json.loads(text)
         except ValueError: cell = None
-        if not isinstance(cell, dict) or cell.get('format') != 1 or not {'ways', 'hashes', 'seed'} <= set(cell):
-            raise ValueError(f"{path} expected a cell of the experiment, got something else; remove it")
-        cells.append(cell)
-    return cells
+        if not (isinstance(cell, dict) and cell.get('format') == 1 and {'ways', 'hashes'} <= set(cell)
+                and isinstance(cell.get('condition'), str) and type(cell.get('seed')) is int):
+            raise ValueError(f"{where} expected a cell of the experiment, got something else; remove it")
+        found[f"{cell['condition']}-{cell['seed']}"] = cell
+    return [found[name] for name in sorted(found)]
+
+def gather(folder: str | Path) -> Path:
+    "Put all cells of a folder into its `cells.jsonl`, a line each, and remove the single files; returns that file"
+    if not (cells := read_cells(folder)): raise ValueError(f"{folder} expected finished cells, got none; make some")
+    path = write_whole(Path(folder) / _GATHERED, ''.join(json.dumps(c, allow_nan=False) + '\n' for c in cells))
+    for single in (Path(folder) / 'cells').glob('*.json'): single.unlink()
+    return path
 
 def known_cells(folder: Path, expected: Callable[[str], dict[str, str]], # the hashes that a condition should have
                ) -> dict[tuple[str, int], dict]:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['STEPS', 'ARMS', 'without_keeping', 'kept_speed', 'equal_answers', 'lively', 'peft_difference', 'write_hopeless',
-           'refused', 'Settings', 'of_answers', 'arms', 'origin_of', 'run_arm', 'experiment', 'tune', 'restore',
-           'write_results', 'read_results', 'accuracy_of', 'summary', 'real_targets']
+           'refused', 'Settings', 'of_answers', 'arms', 'origin_of', 'run_arm', 'experiment', 'tune', 'accuracy_of',
+           'summary', 'real_targets']
 
 # %% ../../nbs/13_experiments/11_real.ipynb #edfeb546
 import json
@@ -225,7 +225,8 @@ def run_arm(folder: str | Path, settings: Settings, arm: str, seed: int) -> dict
         best = who.best if who else None
         if who is None: model = host                # no organelle is left to answer: the host does
     else:
-        budget = settings.budget or json.loads(_path(folder, 'ecology', seed).read_text())['gflops']
+        budget = settings.budget or next(c['gflops'] for c in read_cells(folder)
+                                         if (c['condition'], c['seed']) == ('ecology', seed))
         trained = train(host, arms(settings)[arm], budget=budget, seed=seed,
                         cells=[Cell.parse(c) for c in settings.cells])
         model, who = trained.population, trained.best
@@ -287,32 +288,6 @@ def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budg
             rows.append({'arm': arm, 'step': step, 'selection': accuracy_of(cell), 'GFLOPs': round(cell['gflops']),
                          'prose': cell['loss'] - cell['loss_before'], 'changed': cell['changed']})
     return pd.DataFrame(rows)
-
-def restore(path: str | Path, folder: str | Path) -> int:
-    "Put the lives of a file of results back into a folder, to go on from; returns how many"
-    rows = read_results(path)
-    for cell in rows:
-        own = _path(folder, cell['condition'], cell['seed'])
-        own.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(own, json.dumps(cell, allow_nan=False) + '\n')
-    return len(rows)
-
-def write_results(folder: str | Path, path: str | Path) -> Path:
-    "All lives of a folder in one file of JSON lines, to commit"
-    rows = sorted(read_cells(folder), key=lambda c: (ARMS.index(c['condition']), c['seed']))
-    return write_whole(path, ''.join(json.dumps(c, sort_keys=True, allow_nan=False) + '\n' for c in rows))
-
-def read_results(path: str | Path) -> list[dict]:
-    "The lives of such a file; ValueError for a line that is none"
-    rows = []
-    for i, line in enumerate(Path(path).read_text(encoding='utf-8').splitlines(), 1):
-        try: cell = json.loads(line)
-        except ValueError: cell = None
-        if not (isinstance(cell, dict) and cell.get('format') == 1 and {'ways', 'hashes'} <= set(cell)
-                and cell.get('condition') in ARMS and type(cell.get('seed')) is int):
-            raise ValueError(f"{path}, line {i}: expected a life of the experiment, got {line[:60]!r}")
-        rows.append(cell)
-    return rows
 
 def _families(cell: dict) -> list[str]:
     "The family of each holdout question"

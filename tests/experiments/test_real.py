@@ -1,12 +1,14 @@
 """The experiment on a real host, lived on the embedded one: what it counts, keeps, refuses and adds up."""
 import json
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from evolora.experiments import real
+from evolora.experiments.learning import gather, read_cells
 from evolora.tasks.forms import Form
-from evolora.experiments.learning import read_cells
 
 CELLS = ['string.sort:1', 'json_repair:1']
 PRICES = {'economy': {'price_gflop': .5, 'price_token': .01}, 'max_new_tokens': 24}
@@ -58,32 +60,34 @@ def test_what_is_there_is_not_lived_again_and_other_settings_are_refused(lived, 
 
 def test_a_life_does_not_depend_on_the_steps_of_its_rivals(lived, tmp_path):
     cells = [c for c in lived[1] if c['condition'] != 'sft']
-    real.write_results(lived[0], tmp_path / 'all.jsonl')
-    lines = [line for line in (tmp_path / 'all.jsonl').read_text().splitlines() if '"condition": "sft"' not in line]
-    (tmp_path / 'some.jsonl').write_text('\n'.join(lines) + '\n')
-    assert real.restore(tmp_path / 'some.jsonl', tmp_path / 'back') == len(cells)
+    (tmp_path / 'back').mkdir()
+    (tmp_path / 'back' / 'cells.jsonl').write_text(''.join(json.dumps(c) + '\n' for c in cells))
     other = settings(steps=real.STEPS | {'sft': .5})
     assert len(real.experiment(tmp_path / 'back', other, (1, 2), names=real.ARMS[:-1], jobs=1)) == len(cells)
 
 
-def test_results_go_into_a_file_and_back_unchanged(lived, tmp_path):
-    folder, cells = lived
-    path = real.write_results(folder, tmp_path / 'real.jsonl')
-    real.restore(path, tmp_path / 'back')
-    key = lambda c: (c['condition'], c['seed'])
-    assert sorted(read_cells(tmp_path / 'back'), key=key) == sorted(cells, key=key)
-    assert real.summary(real.read_results(path)).equals(real.summary(cells))
+def test_an_experiment_goes_on_from_gathered_cells(lived, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(lived[0], tmp_path / 'copy'))
+    path = gather(folder)
+    assert path == folder / 'cells.jsonl' and not list((folder / 'cells').glob('*')) and read_cells(folder) == lived[1]
+    monkeypatch.setattr(real, 'run_arm', lambda *work: pytest.fail('it was lived again'))
+    assert real.summary(real.experiment(folder, settings(), (1, 2), jobs=1)).equals(real.summary(lived[1]))
+    monkeypatch.undo()
+    path.write_text(''.join(json.dumps(c) + '\n' for c in lived[1] if c['condition'] != 'single'))
+    again = real.experiment(folder, settings(), (1, 2), jobs=1)     # a budget is read from the gathered ecology
+    assert real.summary(again).equals(real.summary(lived[1])) and gather(folder) == path
 
 
-@pytest.mark.parametrize('damage', ('', '{', '[]', '{"format": 1}', 'arm', 'seed'))
+@pytest.mark.parametrize('damage', ('', '{', '[]', '{"format": 1}', '{"format": 1, "ways": 1, "hashes": 1, "seed": 1}',
+                                    '{"format": 1, "ways": 1, "hashes": 1, "condition": "x", "seed": "1"}'))
 def test_a_damaged_line_is_named_and_nothing_is_written(lived, tmp_path, damage):
-    path = real.write_results(lived[0], tmp_path / 'real.jsonl')
+    folder = Path(shutil.copytree(lived[0], tmp_path / 'copy'))
+    path = gather(folder)
     first, *rest = path.read_text().splitlines()
-    cell = json.loads(first)
-    other = {'arm': cell | {'condition': '../../x'}, 'seed': cell | {'seed': '/x'}}
-    path.write_text('\n'.join([first, json.dumps(other[damage]) if damage in other else damage, *rest]) + '\n')
-    with pytest.raises(ValueError, match='line 2: expected a life'): real.restore(path, tmp_path / 'back')
-    assert not (tmp_path / 'back').exists()
+    path.write_text('\n'.join([first, damage, *rest]) + '\n')
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match='line 2, expected a cell'): gather(folder)
+    assert path.read_bytes() == before
 
 
 def test_every_arm_is_tuned_by_equal_trials_on_selection_questions(tmp_path, monkeypatch):
