@@ -150,7 +150,7 @@ def _loading(host: Host) -> tuple[str, str, str]:
     "The lines that name the weights, and what the tokenizer and the model are loaded with"
     origin = getattr(host, 'origin', None) or Origin('')
     if host.id == 'embedded':
-        return "base = 'evolora/embedded'    # the folder of that name in the evolora package", 'base', 'base'
+        return "base = 'evolora/host/embedded'    # the folder of that name in the evolora package", 'base', 'base'
     if origin.sha256:
         known = next((k.name for k in KNOWN.values() if k.sha256 == origin.sha256), None)
         hint = f'    # `evolora host fetch {known}` prints where it is' if known else ''

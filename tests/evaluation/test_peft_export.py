@@ -234,7 +234,7 @@ def test_a_host_without_a_chat_template_is_asked_in_its_own_form(tmp_path):
     population = colony(tiny_host(), n=1)
     text = (export(population, 'o1', tmp_path / 'out', n=24) / 'README.md').read_text()
     assert "tokenizer('Sort the letters: jghn\\n', return_tensors='pt')" in text and 'apply_chat_template' not in text
-    assert f'base = {population.host.id!r}\n' in text and 'evolora/embedded' not in text
+    assert f'base = {population.host.id!r}\n' in text and 'evolora/host/embedded' not in text
 
 
 # --- which weights
