@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from evolora.attention.scoring import evaluation
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, variant
-from evolora.attention.scoring.ladder import read_tier
-from evolora.host.mechanisms.programs import Program
+from evolora.attention.scoring.model_sizes import read_tier
+from evolora.host.mechanisms.program_source import Program
 from evolora.attention.scoring.sandbox import Outcome
 
 QUICK = read_tier('tiny', name='quick', sizes=((8, 1, 1), (12, 1, 1), (16, 1, 2)), steps=10, rows=4, context=16, held=1)

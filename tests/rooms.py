@@ -47,9 +47,9 @@ GUIDE = {
         'is registered. `streams` keeps training, selection, gate and holdout questions apart.',
     'host.mechanisms':
         'An attention mechanism is a class with a few hooks. Read `mixers`, then one of the three frameworks; '
-        '`programs` defines which untrusted source code is accepted.',
+        '`program_source` defines which untrusted source code is accepted.',
     'host':
-        'Read `model` first: load a host, ask it, meter it. `engine` and `decoder` are why thousands of short '
+        'Read `model` first: load a host, ask it, meter it. `engine` and `fast_decoder` are why thousands of short '
         'answers are cheap; nothing above them needs to know how.',
     'organelles':
         'Read `population` first: births, deaths, answers, and peft in and out. Then `learning_rules`: which '
@@ -67,12 +67,12 @@ GUIDE = {
         'nothing was asked of it. `routing` decides which organelle answers, `answering` answers free '
         'questions.',
     'analysis':
-        'Tables first (`tables`), then `charts` with one look (`theme`), then pages that hold them.',
+        'Tables first (`tables`), then `run_charts` with one look (`theme`), then pages that hold them.',
     'lab':
         'The panels of JupyterLab. `lab` is what people call; `runner` keeps the ecology in a thread of its '
         'own; `widgets` know nothing of an ecology.',
     'attention.scoring':
-        'Read `ladder` (the small transformers), then `evaluation`: a program is examined, trained beside '
+        'Read `model_sizes` (the small transformers), then `evaluation`: a program is examined, trained beside '
         'softmax at every size, and never twice. `sandbox` runs untrusted programs.',
     'attention.search':
         'Read `search` first. Proposers are `grammar`, `edits`, `endpoint` and `openevolve`; `rescoring` is '
@@ -80,7 +80,7 @@ GUIDE = {
     'attention.report':
         'What a search found, and how sure that is.',
     'experiments':
-        'What an ecology has to beat, and whether it does. Read `baselines`, then `learning` (the embedded '
+        'What an ecology has to beat, and whether it does. Read `baselines`, then `ecology_vs_rivals` (the embedded '
         'host) and `real` (a language model). The rest are benchmarks, behind `evolora bench`.',
     'cli':
         'The `evolora` command. `app` has most of it; heavy modules are imported when a command runs.',

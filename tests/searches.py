@@ -5,7 +5,7 @@ import numpy as np
 
 from evolora.attention.search.search import SearchConfig
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.host.mechanisms.programs import Program
+from evolora.host.mechanisms.program_source import Program
 from evolora.attention.scoring.scaling import fit, horizon_correlation, paired_gain, score
 
 FRAMEWORK, SIZES = 'coefficient_dynamics', [28_000, 66_000, 162_000, 342_000]

@@ -37,9 +37,9 @@ LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # im
 QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.off_policy', 'assimilation.gates',
          'ecology.record', 'ecology.diagnosis', 'ecology.runs', 'evaluation.evaluation', 'evaluation.routing',
          'evaluation.answering', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
-         'analysis.run_comparison', 'analysis.charts', 'analysis.html', 'analysis.run_dashboard',
-         'analysis.run_report', 'analysis.animation', 'lab.notebooks', 'lab.live_charts', 'attention.scoring.sandbox',
-         'attention.scoring.workers', 'attention.scoring.scaling'}
+         'analysis.run_comparison', 'analysis.run_charts', 'analysis.html', 'analysis.run_dashboard',
+         'analysis.run_report', 'analysis.run_animation', 'lab.open_notebooks', 'lab.live_charts',
+         'attention.scoring.sandbox', 'attention.scoring.workers', 'attention.scoring.scaling'}
 LIGHT = {'utils', 'economy', 'tasks', 'cli'}
 
 NOTEBOOKS = [path for path in sorted(NBS.rglob('*.ipynb'))
@@ -137,7 +137,7 @@ def test_the_rules_catch_what_they_are_for():
     assert wrong_heavy('cli.app', 'import torch') == ['torch']
     assert wrong_heavy('ecology.ecology', 'import altair') == ['altair']
     assert wrong_heavy('attention.report.panel', 'import ipywidgets') == []
-    assert wrong_heavy('attention.report.charts', 'import ipywidgets') == ['ipywidgets']
+    assert wrong_heavy('attention.report.search_charts', 'import ipywidgets') == ['ipywidgets']
 
 
 def test_the_map_and_the_pages_of_the_rooms_follow_the_house():

@@ -1,7 +1,7 @@
-from . import animation as animation
-from . import charts as charts
 from . import gate_charts as gate_charts
 from . import html as html
+from . import run_animation as run_animation
+from . import run_charts as run_charts
 from . import run_comparison as run_comparison
 from . import run_dashboard as run_dashboard
 from . import run_report as run_report
@@ -28,7 +28,7 @@ from .run_comparison import (
     beside as beside, comparable as comparable, comparison as comparison, kinds as kinds,
     mean_interval as mean_interval, read_runs as read_runs, what_differs as what_differs,
 )
-from .charts import (
+from .run_charts import (
     CHARTS as CHARTS, Entry as Entry, chart_accuracy as chart_accuracy, chart_ages as chart_ages,
     chart_cells as chart_cells, chart_curriculum as chart_curriculum, chart_energy as chart_energy,
     chart_flows as chart_flows, chart_lineage as chart_lineage, chart_population as chart_population,
@@ -49,6 +49,6 @@ from .run_dashboard import (
 from .run_report import (
     report as report,
 )
-from .animation import (
+from .run_animation import (
     Panel as Panel, frame as frame, panel as panel, panels as panels, timeline as timeline,
 )

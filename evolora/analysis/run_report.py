@@ -12,7 +12,7 @@ from pathlib import Path
 
 import altair as alt
 
-from .charts import CHARTS, chart_accuracy, chart_roi, save_chart
+from .run_charts import CHARTS, chart_accuracy, chart_roi, save_chart
 from .run_comparison import beside, read_runs
 from .run_dashboard import tame
 from .tables import (NO_MEASURE, READING, RunData, cell_table, lineage, load, markdown_table,

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from .charts import OKABE_ITO
+from .run_charts import OKABE_ITO
 from .tables import balances, load, markdown_table
 from ..assimilation.gates import Decision, explain
 from ..assimilation.merging import beside, combine

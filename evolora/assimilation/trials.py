@@ -20,7 +20,7 @@ from .off_policy import aipw
 from .pairing import Assimilation
 from .sequential import PairedTest, window
 from ..host.adapters import Factors
-from ..organelles.packing import Lesson
+from ..organelles.lessons import Lesson
 from ..organelles.updates import Plasticity
 from ..tasks.curriculum import families_of, joined
 from ..tasks.streams import Cell, Task

@@ -48,10 +48,10 @@ def own(parts: Annotated[list[Path] | None, typer.Option(help='A Python file tha
 # %% ../../nbs/15_cli/08_app.ipynb #b24fc03a
 def _same_run(resume: Path, config: str | None, host: str | None, out: Path | None, **plain) -> None:
     "Refuse options that would make a run that is gone on with another one; those that repeat it do no harm"
-    from evolora.evaluation.calibration import calibration_of
+    from evolora.evaluation.host_calibration import calibration_of
     from evolora.ecology.config import load_config
     from evolora.host.model import host_source
-    from evolora.ecology.profiles import priced_for
+    from evolora.ecology.host_costs import priced_for
     from evolora.ecology.runs import Run, config_differences
     run = Run.open(resume)
     if out: raise ValueError(f"expected --resume or --out, got both; --resume goes on in {resume}")
@@ -71,7 +71,7 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
 # %% ../../nbs/15_cli/08_app.ipynb #f3fcd2a0
 def _pages(runs: list[Path], out: Path | None = None, html: bool = False) -> list[Path]:
     "The report of runs and, if wanted, their dashboard, with a bar for each"
-    from evolora.analysis.charts import CHARTS
+    from evolora.analysis.run_charts import CHARTS
     from evolora.analysis.run_dashboard import dashboard
     from evolora.analysis.run_report import report
     steps = len(runs) + (len(CHARTS) if len(runs) == 1 else 2) + 1
@@ -124,7 +124,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
                                                     'for others. A run goes on with its own.')] = None):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.ecology.config import load_config
-    from evolora.ecology.profiles import forecast
+    from evolora.ecology.host_costs import forecast
     if resume: _same_run(resume, config, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     host_name = 'embedded' if host is None else host
     name = config if config is not None else 'ecology' if host_name == 'embedded' else 'real'
@@ -134,7 +134,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         table = forecast(host_name, settings, dtype=dtype, **how)
         known = 'as it was calibrated' if how else 'not calibrated yet' if name == 'real' else 'by its profile'
         return show(table[['amount', 'why']].reset_index(), f'{host_name}, {name}, {known}: no weights were loaded')
-    from evolora.evaluation.calibration import CALIBRATION
+    from evolora.evaluation.host_calibration import CALIBRATION
     from evolora.utils.files import check_new_folder
     from evolora.host.model import load_host
     from evolora.ecology.sessions import begin_session, resume_session
@@ -242,7 +242,7 @@ def timeline(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                                                       'folder.')] = None,
              seconds: Annotated[float, typer.Option(min=.5, max=120, help='How long the film is.')] = 8.):
     "Write a run as a short film: an animated GIF or WebP."
-    from evolora.analysis.animation import timeline as write
+    from evolora.analysis.run_animation import timeline as write
     with progress() as bar:
         job = bar.add_task('drawing', total=None)
         path = write(run, out, seconds=seconds,
@@ -279,7 +279,7 @@ def lab(folder: Annotated[Path, typer.Argument(help='Where your copies of the no
         copy_only: Annotated[bool, typer.Option('--copy-only', help='Copy the notebooks, and start nothing.')] = False,
         allow_root: Annotated[bool, typer.Option('--allow-root', help='Start as root, in a container say.')] = False):
     "Play: the lab notebooks, in JupyterLab."
-    from evolora.lab.notebooks import copy_notebooks, lab_command
+    from evolora.lab.open_notebooks import copy_notebooks, lab_command
     command = None if copy_only else lab_command(folder, browser=not no_browser, port=port, allow_root=allow_root)
     done = copy_notebooks(folder)
     print(visible(f"notebooks in {folder}: {len(done)}, copied now: {list(done.values()).count('copied')}"))
@@ -324,7 +324,7 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
           threads: Annotated[int, typer.Option(min=1, help='Torch threads.')] = 2):
     "Train the embedded host again, from nothing; a second call goes on where the first was stopped."
     import torch
-    from evolora.host.mechanisms.programs import read_program
+    from evolora.host.mechanisms.program_source import read_program
     from evolora.host.pretraining import PretrainingConfig, pretrain
     config = PretrainingConfig(seed=seed)
     if steps: config = config.model_copy(update={'steps': steps, 'schooling': min(steps, config.schooling)})
@@ -339,7 +339,7 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
 
 def _examined(program, config):
     "The program, if it passes every check at the size of this host, on short texts and on ones that fill a row"
-    from evolora.attention.scoring.ladder import Tier
+    from evolora.attention.scoring.model_sizes import Tier
     from evolora.attention.scoring.sandbox import Limits
     from evolora.attention.scoring.validation import LEAKS, validate
     size, limits = (config.hidden, config.layers, config.heads), Limits(seconds=600, processor_seconds=300)

@@ -41,7 +41,7 @@ def _cache(given: Path | None) -> Path:
 
 def _tier(name: str, steps: int | None, vocab: int | None):
     "A tier by name, or with changes"
-    from evolora.attention.scoring.ladder import read_tier
+    from evolora.attention.scoring.model_sizes import read_tier
     changes = {name: value for name, value in (('steps', steps), ('vocab', vocab)) if value is not None}
     return read_tier(name, **changes) if changes else name
 
@@ -103,7 +103,7 @@ def evaluate(mechanism: Annotated[str, typer.Argument(help='A file with a progra
              json: Annotated[bool, typer.Option('--json', help='One JSON object instead of tables.')] = False):
     "Check a mechanism, train it at every size beside softmax, and print its gain. Exit code 1: it has no score."
     from evolora.attention.scoring.evaluation import Evaluator
-    from evolora.host.mechanisms.programs import read_program
+    from evolora.host.mechanisms.program_source import read_program
     program = read_program(mechanism)
     evaluator = Evaluator(program.framework, _tier(tier, steps, vocab), seeds=seeds, corpus=corpus,
                           cache=_cache(cache), device=device)
@@ -190,7 +190,7 @@ def _searched(search, crew) -> str:
 
 def _driven(search, endpoint: dict, cache: Path) -> str:
     "The loop of OpenEvolve, whose rows are there when it ends"
-    from evolora.attention.search.openevolve_bridge import search_openevolve
+    from evolora.attention.search.openevolve_history import search_openevolve
     log(f'OpenEvolve is at work; its log is {visible(str(search.folder))}/openevolve/log.txt')
     try: return search_openevolve(search, endpoint, cache)
     finally:

@@ -83,7 +83,7 @@ def memory(json: _JSON = False, quick: _QUICK = False, out: _OUT = None):
 # %% ../../nbs/15_cli/06_bench.ipynb #1afc2df0
 def _made(folder: Path, make) -> ValueError | None:
     "Make the cells of an experiment; the error, if some of them failed"
-    from evolora.experiments.learning import Unfinished
+    from evolora.experiments.ecology_vs_rivals import Unfinished
     if exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
     try: make()
     except Unfinished as e: return e
@@ -101,8 +101,8 @@ def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded
              out: Annotated[Path | None, typer.Option(help='A folder: new, or with cells of the same settings. '
                                                       'Default: runs/learning.')] = None):
     "Does an ecology learn more than simpler ways to spend the same compute? Takes hours, in pieces."
-    from evolora.experiments import learning as lab
-    from evolora.experiments import results
+    from evolora.experiments import ecology_vs_rivals as lab
+    from evolora.experiments import learning_summary as results
     from evolora.experiments.baselines import CONDITIONS
     names = list(CONDITIONS) if conditions == 'all' else [name.strip() for name in conditions.split(',')]
     settings = lab.Settings(host=host, budget=budget)
@@ -124,7 +124,7 @@ def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded
 @bench_app.command(epilog='An experiment that is called again with this folder goes on from that file.')
 def gather(folder: Annotated[Path, typer.Argument(help='The folder of an experiment.')]):
     "Put the finished cells of an experiment into one file, cells.jsonl, a line each, to keep or to commit."
-    from evolora.experiments.learning import gather, read_cells
+    from evolora.experiments.ecology_vs_rivals import gather, read_cells
     path = gather(folder)
     print(f'{len(read_cells(folder))} cells: {path}')
 
@@ -140,7 +140,7 @@ def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embe
     from evolora.experiments import merge_ablation as twins
     from evolora.experiments.gate_calibration import Sizes
     from evolora.host.model import load_host
-    from evolora.experiments.learning import read_cells
+    from evolora.experiments.ecology_vs_rivals import read_cells
     settings, sizes = twins.Settings(host=host), Sizes()
     if quick:
         settings, seeds, jobs = twins.Settings(host=host, generations=12, audit=128, id=96, ood=32), 1, 1
@@ -165,7 +165,7 @@ def resume(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
            seed: Annotated[int, typer.Option(min=0, help='Of the moments and of the damages.')] = 0):
     "What does a run survive: kills, damaged files, strangers? Takes about a quarter of an hour."
     new_file(out)
-    from evolora.experiments import recovery as survival
+    from evolora.experiments import crash_recovery as survival
     from evolora.host.model import load_host
     if quick: kills, cases = min(kills, 2), min(cases, 54)
     with TemporaryDirectory() as scratch, progress() as bar:
@@ -190,7 +190,7 @@ def attention(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
     "Does the measure of mechanisms measure? Takes about an hour on two cores."
     new_file(out)
     from functools import partial
-    from evolora.attention.search import standards
+    from evolora.attention.search import measure_calibration as standards
     from evolora.attention.scoring.evaluation import Cache, Evaluator
     from evolora.attention.scoring.workers import Workers
     tier, count = ('tiny', 1) if quick else ('small', 20)
@@ -252,12 +252,12 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
                                                   'runs/real.')] = None):
     "A real model under the ecology: speed, exactness, and whether an ecology is worth it there."
     import pandas as pd
-    from evolora.evaluation import calibration
+    from evolora.evaluation import host_calibration as calibration
     from evolora.experiments import real
     from evolora.ecology.ecology import Ecology
     from evolora.tasks.forms import FORMS
     from evolora.host.model import load_host
-    from evolora.experiments.learning import read_cells
+    from evolora.experiments.ecology_vs_rivals import read_cells
     from evolora.tasks.streams import Cell
     folder = out or Path('runs/real')
     if exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")

@@ -19,9 +19,9 @@ from ..utils.terminal import new_file, progress, log, show
 def settings_for(host, name: str, # of a preset, or a YAML file
                  *, again: bool = False): # measure even if it is known
     "(configuration, calibration or None) of a run on a loaded host; ValueError where nothing can be earned"
-    from evolora.evaluation.calibration import calibrate, keep_calibration, known_calibration
+    from evolora.evaluation.host_calibration import calibrate, keep_calibration, known_calibration
     from evolora.ecology.config import PRESETS, load_config
-    from evolora.ecology.profiles import priced_for
+    from evolora.ecology.host_costs import priced_for
     config = load_config(name)
     if host.id == 'embedded' or not (PRESETS / f'{name}.yaml').is_file(): return priced_for(config, host), None
     found = None if again else known_calibration(host)
@@ -35,10 +35,10 @@ def settings_for(host, name: str, # of a preset, or a YAML file
 
 def forecast_of(host: str, name: str) -> tuple: # name: of a preset, or a YAML file
     "(configuration, keywords of `forecast`) of a run on a host whose weights are not loaded, as far as it is known"
-    from evolora.evaluation.calibration import calibration_kept
+    from evolora.evaluation.host_calibration import calibration_kept
     from evolora.ecology.config import PRESETS, load_config
     from evolora.host.model import host_id
-    from evolora.ecology.profiles import priced_for
+    from evolora.ecology.host_costs import priced_for
     config = load_config(name)
     found = None
     if host != 'embedded' and (PRESETS / f'{name}.yaml').is_file(): found = calibration_kept(host_id(host))
@@ -49,10 +49,10 @@ def forecast_of(host: str, name: str) -> tuple: # name: of a preset, or a YAML f
 # %% ../../nbs/15_cli/04_calibrate.ipynb #daa10244
 def _without_weights(host: str, config: str) -> None:
     "What is known of a calibration before it: its size"
-    from evolora.evaluation.calibration import LONGEST, Effort, candidate_cells
+    from evolora.evaluation.host_calibration import LONGEST, Effort, candidate_cells
     from evolora.ecology.config import load_config
     from evolora.tasks.forms import FORMS
-    from evolora.ecology.profiles import blueprint, forecast
+    from evolora.ecology.host_costs import blueprint, forecast
     cells = candidate_cells()
     n = Effort().total(len(FORMS), len(cells), len({c.family for c in cells}))
     plan = blueprint(host, question=150)
@@ -80,7 +80,7 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
     if dry_run: return _without_weights(host, config)
     import pandas as pd
     import yaml
-    from evolora.evaluation import calibration
+    from evolora.evaluation import host_calibration as calibration
     from evolora.host.model import load_host
     if host == 'embedded':
         raise ValueError("expected a host other than the embedded one, whose presets fit; take a folder, a .gguf file "

@@ -3,8 +3,8 @@ from . import config as config
 from . import controls as controls
 from . import diagnosis as diagnosis
 from . import ecology as ecology
+from . import host_costs as host_costs
 from . import lifecycle as lifecycle
-from . import profiles as profiles
 from . import record as record
 from . import runs as runs
 from . import sessions as sessions
@@ -38,7 +38,7 @@ from .controls import (
 from .ecology import (
     Ecology as Ecology,
 )
-from .profiles import (
+from .host_costs import (
     Blueprint as Blueprint, HostProfile as HostProfile, PROFILES as PROFILES, blueprint as blueprint,
     forecast as forecast, kept_for_learning as kept_for_learning, priced_for as priced_for,
     profile_of as profile_of,

@@ -33,7 +33,7 @@ from ..economy import prices as money
 from ..economy.ledger import Ledger
 from ..host.model import Generation as Answers
 from ..host.model import Host
-from ..organelles.packing import Lesson
+from ..organelles.lessons import Lesson
 from ..organelles.population import Population
 from ..organelles.updates import Plasticity
 from ..tasks.curriculum import Curriculum, Forager

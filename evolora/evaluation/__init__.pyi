@@ -1,7 +1,7 @@
 from . import answering as answering
-from . import calibration as calibration
 from . import evaluation as evaluation
 from . import forgetting as forgetting
+from . import host_calibration as host_calibration
 from . import peft_export as peft_export
 from . import routing as routing
 from .evaluation import (
@@ -27,7 +27,7 @@ from .peft_export import (
     check_exportable as check_exportable, descent as descent, export as export, measured as measured,
     select as select, two_sets as two_sets, unseen as unseen,
 )
-from .calibration import (
+from .host_calibration import (
     ALIKE as ALIKE, CALIBRATION as CALIBRATION, Calibration as Calibration, EASIEST as EASIEST, Effort as Effort,
     Forecast as Forecast, HAND as HAND, LEAST as LEAST, LONGEST as LONGEST, MOST as MOST, RETURN as RETURN,
     calibrate as calibrate, calibration_kept as calibration_kept, calibration_of as calibration_of,

@@ -1,11 +1,11 @@
 from . import baselines as baselines
+from . import crash_recovery as crash_recovery
+from . import ecology_vs_rivals as ecology_vs_rivals
 from . import gate_calibration as gate_calibration
 from . import lab_overhead as lab_overhead
-from . import learning as learning
+from . import learning_summary as learning_summary
 from . import merge_ablation as merge_ablation
 from . import merge_audit as merge_audit
 from . import real as real
-from . import recovery as recovery
-from . import results as results
 from . import speed as speed
 from . import trainer as trainer

@@ -23,7 +23,7 @@ from ..assimilation.off_policy import aipw_bias
 from ..assimilation.pairing import AssimilationConfig
 from ..assimilation.sequential import ELond, PairedTest, confidence_sequence, log_e_value, power_at
 from ..host.model import Host
-from ..organelles.packing import Lesson
+from ..organelles.lessons import Lesson
 from ..organelles.population import Population
 from ..organelles.updates import Plasticity, PlasticityConfig
 from ..tasks.streams import Cell, sample_tasks

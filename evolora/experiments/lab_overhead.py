@@ -22,7 +22,7 @@ from urllib.request import urlopen
 import numpy as np
 import pandas as pd
 
-from ..analysis.charts import CHARTS, lacks
+from ..analysis.run_charts import CHARTS, lacks
 from ..analysis.tables import load
 from ..analysis.weights import (chart_delta, chart_drift, chart_similarity, chart_spectra, delta_norms, drift,
                                 similarity, spectra)
@@ -34,7 +34,7 @@ from .speed import target
 from ..host.model import Host
 from ..lab.lab import Lab
 from ..lab.live_charts import live_spec
-from ..lab.notebooks import copy_notebooks, lab_command
+from ..lab.open_notebooks import copy_notebooks, lab_command
 from ..utils.files import write_whole
 from ..utils.randomness import stream
 from ..utils.statistics import bootstrap

@@ -25,9 +25,9 @@ from ..ecology.config import load_config
 from ..ecology.runs import config_hash
 from .baselines import CHOOSING, Life, Trained, choose_within, evaluation_sets, train
 from .gate_calibration import Sizes, measure
-from .learning import Unfinished, each, fingerprint, known_cells, scores
+from .ecology_vs_rivals import Unfinished, each, fingerprint, known_cells, scores
 from .merge_audit import COMPARISONS, audit, pooled
-from .results import Results, as_rows, crossed
+from .learning_summary import Results, as_rows, crossed
 from .speed import target
 from .trainer import Condition
 from ..host.model import Host, load_host

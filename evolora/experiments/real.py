@@ -28,13 +28,13 @@ from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.ecology import Ecology
 from ..ecology.record import hashes_of
 from ..ecology.runs import config_hash
-from ..evaluation.calibration import Calibration, Forecast
+from ..evaluation.host_calibration import Calibration, Forecast
 from ..evaluation.evaluation import Evaluation, answer, answer_all
 from ..evaluation.forgetting import harm
 from ..evaluation.routing import fit_router
 from .baselines import train
-from .learning import each, packed, read_cells, unpacked
-from .results import crossed
+from .ecology_vs_rivals import each, packed, read_cells, unpacked
+from .learning_summary import crossed
 from .speed import alternate, target
 from .trainer import Condition
 from ..host.model import Host, byte_tokenizer, load_host, tiny_host

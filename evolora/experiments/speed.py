@@ -29,7 +29,7 @@ import torch
 from ..ecology.config import EcologyConfig, load_config
 from ..ecology.ecology import Ecology
 from ..ecology.runs import begin
-from ..host.decoder import supported
+from ..host.fast_decoder import supported
 from ..host.model import Generation, Host, load_host
 from ..host.sampling import MARGIN
 from ..organelles.population import Population

@@ -25,7 +25,7 @@ from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.runs import config_hash
 from ..economy.prices import EconomyConfig, reward
 from ..host.model import Host
-from ..organelles.packing import Lesson
+from ..organelles.lessons import Lesson
 from ..organelles.population import Population, Traits
 from ..organelles.updates import Plasticity, PlasticityConfig
 from ..tasks.families import Task

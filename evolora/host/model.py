@@ -32,8 +32,8 @@ from transformers import (AutoConfig, AutoModelForCausalLM, AutoTokenizer, Gemma
                           Qwen3Config, Qwen3ForCausalLM)
 from transformers import logging as transformers_logging
 
-import evolora.host.mechanisms.hosting    # with it, transformers reads folders of mechanisms
-from .decoder import Decoder, Prefixes, supported
+import evolora.host.mechanisms.mechanism_model    # with it, transformers reads folders of mechanisms
+from .fast_decoder import Decoder, Prefixes, supported
 from .downloads import KNOWN, fetched
 from .flops import FlopMeter
 from .gguf import gguf_config, is_gguf, plain_folder

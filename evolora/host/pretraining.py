@@ -25,10 +25,10 @@ from safetensors.torch import load_file, save
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from .decoder import reads_whole
+from .fast_decoder import reads_whole
 from .engine import buckets
-from .mechanisms.hosting import MechanismConfig, MechanismForCausalLM, check_causal
-from .mechanisms.programs import Program
+from .mechanisms.mechanism_model import MechanismConfig, MechanismForCausalLM, check_causal
+from .mechanisms.program_source import Program
 from .model import EMBEDDED, Host
 from ..tasks.families import MAX_DEPTH, WORDS, Task
 from ..tasks.streams import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, sample_tasks, stream_of)

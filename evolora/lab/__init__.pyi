@@ -1,18 +1,18 @@
+from . import html_views as html_views
 from . import lab as lab
 from . import live_charts as live_charts
-from . import notebooks as notebooks
+from . import live_view as live_view
+from . import open_notebooks as open_notebooks
 from . import runner as runner
-from . import views as views
 from . import weight_charts as weight_charts
 from . import widgets as widgets
-from . import window as window
-from .notebooks import (
+from .open_notebooks import (
     copy_notebooks as copy_notebooks, lab_command as lab_command, lab_notebooks as lab_notebooks,
 )
 from .live_charts import (
     live_spec as live_spec, output as output, picture_html as picture_html, points as points, stops as stops,
 )
-from .views import (
+from .html_views import (
     View as View, add_up as add_up, ancestry as ancestry, answers_html as answers_html, gates_html as gates_html,
     look as look, look_at as look_at, organelle_html as organelle_html, shown as shown, table_html as table_html,
     why as why,
@@ -28,7 +28,7 @@ from .runner import (
 from .weight_charts import (
     organelle_specs as organelle_specs, outputs as outputs, population_specs as population_specs,
 )
-from .window import (
+from .live_view import (
     Memory as Memory, Window as Window,
 )
 from .lab import (

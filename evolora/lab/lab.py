@@ -21,9 +21,9 @@ from ..ecology.ecology import Ecology
 from ..ecology.runs import Run
 from ..ecology.sessions import Session
 from .runner import Runner, world_of
-from .views import answers_html, shown
+from .html_views import answers_html, shown
 from .widgets import error_html
-from .window import Window
+from .live_view import Window
 
 # %% ../../nbs/11_lab/08_lab.ipynb #a96d00f7
 _OPEN: dict[object, 'Lab'] = {}         # what is shown → the lab that shows it

@@ -15,7 +15,7 @@ from itertools import cycle
 import altair as alt
 import numpy as np
 
-from ..analysis.charts import OKABE_ITO, bundle, png_of
+from ..analysis.run_charts import OKABE_ITO, bundle, png_of
 from ..assimilation.gates import EVENTS, GATES
 
 # %% ../../nbs/11_lab/02_live_charts.ipynb #2ffe4249

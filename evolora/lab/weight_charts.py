@@ -14,7 +14,7 @@ from ..analysis.weights import (chart_delta, chart_drift, chart_similarity, char
                                 similarity, spectra)
 from ..host.adapters import Factors
 from .live_charts import output
-from .views import shown
+from .html_views import shown
 from ..organelles.population import Population
 
 # %% ../../nbs/11_lab/06_weight_charts.ipynb #0fbc46c8

@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from ..ecology.controls import KNOBS, Knob
 from ..ecology.record import row_text
 from .live_charts import live_spec, output
-from .views import View, gates_html, organelle_html, shown, table_html
+from .html_views import View, gates_html, organelle_html, shown, table_html
 from ..utils.terminal import visible
 
 # %% ../../nbs/11_lab/04_widgets.ipynb #f59eea9f

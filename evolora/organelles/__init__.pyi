@@ -1,12 +1,12 @@
 from . import learning_rules as learning_rules
-from . import packing as packing
+from . import lessons as lessons
 from . import population as population
 from . import updates as updates
 from .population import (
     Organelle as Organelle, Population as Population, Traits as Traits, delta_norm as delta_norm,
     founder_factors as founder_factors,
 )
-from .packing import (
+from .lessons import (
     LONGEST as LONGEST, Lesson as Lesson, Trees as Trees, plant as plant,
 )
 from .learning_rules import (

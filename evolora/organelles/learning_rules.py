@@ -18,9 +18,9 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..host.adapters import blocks_of
-from ..host.decoder import reads_whole
+from ..host.fast_decoder import reads_whole
 from ..host.model import tiny_host
-from .packing import Lesson, Trees, plant
+from .lessons import Lesson, Trees, plant
 from .population import Population
 from ..utils.randomness import stream
 from ..utils.registry import Parts, fingerprint

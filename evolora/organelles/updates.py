@@ -18,7 +18,7 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from .learning_rules import RULES, Credit, credit, learning_flops
-from .packing import Lesson
+from .lessons import Lesson
 from .population import Population
 
 # %% ../../nbs/05_organelles/04_updates.ipynb #e5200754

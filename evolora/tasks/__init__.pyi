@@ -1,9 +1,9 @@
 from . import curriculum as curriculum
+from . import dates_and_units as dates_and_units
 from . import families as families
 from . import forms as forms
 from . import language as language
-from . import patterns as patterns
-from . import quantities as quantities
+from . import regexes as regexes
 from . import streams as streams
 from .families import (
     CodeFormat as CodeFormat, Family as Family, Grade as Grade, JsonRepair as JsonRepair, Logic as Logic,
@@ -17,12 +17,12 @@ from .language import (
     LANGUAGE as LANGUAGE, NAMES as NAMES, Order as Order, Place as Place, Plural as Plural, Reverse as Reverse,
     Words as Words, Writing as Writing, some as some,
 )
-from .quantities import (
+from .dates_and_units import (
     Amount as Amount, DAYS as DAYS, Dates as Dates, MONTHS as MONTHS, Minutes as Minutes, Most as Most,
     QUANTITIES as QUANTITIES, Ranking as Ranking, Total as Total, Units as Units, Weekday as Weekday,
     in_words as in_words, ordinal as ordinal,
 )
-from .patterns import (
+from .regexes import (
     LETTERS as LETTERS, MATCH_SECONDS as MATCH_SECONDS, MAX_PATTERN as MAX_PATTERN, Recognition as Recognition,
     Synthesis as Synthesis, compiles as compiles, draw_pattern as draw_pattern, expand as expand,
     matches as matches, mismatch as mismatch, spell as spell,

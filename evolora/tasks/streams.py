@@ -24,8 +24,8 @@ import evolora
 from .families import (CodeFormat, Family, Grade, JsonRepair, Logic, Math, MAX_DEPTH, MultiStep, Sequence,
                                     Sort, Task, WordCount)
 from .language import LANGUAGE
-from .patterns import Recognition, Synthesis
-from .quantities import QUANTITIES
+from .regexes import Recognition, Synthesis
+from .dates_and_units import QUANTITIES
 from ..utils.randomness import stream as random_stream
 from ..utils.registry import Parts
 

@@ -15,7 +15,7 @@ from hostile import ANSWERS, SCRIPT, write_hostile, write_strange_cells
 from synthetic import lived_again, records, write_run
 
 from evolora.analysis.tables import gather, load
-from evolora.analysis.charts import CHARTS
+from evolora.analysis.run_charts import CHARTS
 from evolora.analysis.run_dashboard import answer_sample, dashboard, tame
 from evolora.lab.lab import Lab
 from evolora.analysis.html import figure, inert, page, table_html

@@ -3,7 +3,7 @@ import pytest
 from synthetic import write_run
 
 from evolora.analysis.tables import load, summary
-from evolora.analysis.charts import CHARTS
+from evolora.analysis.run_charts import CHARTS
 from evolora.analysis.run_report import report
 from evolora.ecology.runs import Run
 

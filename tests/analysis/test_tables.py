@@ -10,7 +10,7 @@ from synthetic import CELLS, records, write_run
 from evolora.analysis.tables import (age_table, attempt_table, balances, cell_history, cell_table, energy_table,
                                      gate_table, gather, lineage, load, markdown_table, organelle_table, summary,
                                      uplift_interval)
-from evolora.analysis.charts import chart_lineage
+from evolora.analysis.run_charts import chart_lineage
 from evolora.assimilation.gates import event, judge, turn
 from evolora.analysis.weights import Beside
 from evolora.utils.randomness import stream

@@ -22,7 +22,7 @@ from synthetic import write_run
 import evolora
 from evolora.host import pretraining
 from evolora.experiments.baselines import CONDITIONS
-from evolora.analysis.charts import CHARTS
+from evolora.analysis.run_charts import CHARTS
 from evolora.ecology.checkpoint_files import checkpoints
 from evolora.cli.app import app, main, run
 from evolora.ecology.diagnosis import PATIENCE
@@ -31,7 +31,7 @@ from evolora.evaluation.evaluation import example
 from evolora.host.downloads import KNOWN
 from evolora.host.gguf import write_tiny_gguf
 from evolora.host.model import load_host, tiny_host
-from evolora.experiments.learning import Settings
+from evolora.experiments.ecology_vs_rivals import Settings
 from evolora.ecology.runs import TABLES, Run
 from evolora.tasks.streams import Cell, grade, read_tasks, stream_of
 from evolora.experiments.trainer import Trainer, cells_named
@@ -981,7 +981,7 @@ SMALL_CELLS = dict(id=24, ood=8, points=1, probe=48, brittle=8)
 @pytest.fixture
 def brief(monkeypatch):
     "Cells that take a moment"
-    from evolora.experiments import learning
+    from evolora.experiments import ecology_vs_rivals as learning
     monkeypatch.setattr(learning, 'Settings', lambda **how: Settings(**how | SMALL_CELLS))
 
 
@@ -1007,7 +1007,7 @@ def test_the_experiment_prints_its_table_and_goes_on(cli, brief):
 
 
 def test_ctrl_c_keeps_the_finished_cells(cli, brief, monkeypatch):
-    from evolora.experiments import learning
+    from evolora.experiments import ecology_vs_rivals as learning
     real = learning.run_cell
     def pressing(*work):
         if work[2] == 'local': raise KeyboardInterrupt
@@ -1024,7 +1024,7 @@ def test_a_quick_experiment_leaves_nothing(cli, brief):
 
 
 def test_an_experiment_with_a_failed_cell_prints_the_others(cli, brief, monkeypatch):
-    from evolora.experiments import learning
+    from evolora.experiments import ecology_vs_rivals as learning
     real = learning.run_cell
     def failing(*work):
         if work[2] == 'local': raise ValueError('gone')

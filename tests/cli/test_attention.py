@@ -16,13 +16,13 @@ from quick import QUICK, Counted, inside
 
 from evolora.cli import attention as commands
 from evolora.attention.scoring import evaluation
-from evolora.attention.scoring import ladder
+from evolora.attention.scoring import model_sizes as ladder
 from evolora.attention.scoring import workers
 from evolora.attention.scoring.corpus import standard_library
 from evolora.attention.search.search import read_history
 from evolora.host.mechanisms.frameworks import variant
-from evolora.attention.scoring.ladder import Tier
-from evolora.host.mechanisms.programs import Program
+from evolora.attention.scoring.model_sizes import Tier
+from evolora.host.mechanisms.program_source import Program
 from evolora.attention.report.records import read_search
 from evolora.attention.scoring.sandbox import Outcome
 from evolora.cli.app import main
@@ -350,7 +350,7 @@ def elsewhere(tmp_path, monkeypatch):
     site = tmp_path / 'site'
     site.mkdir()
     (site / 'sitecustomize.py').write_text(
-        'from evolora.attention.scoring import ladder\n'
+        'from evolora.attention.scoring import model_sizes as ladder\n'
         f'ladder.TIERS["tiny"] = ladder.Tier(**{small.model_dump()!r})\n')
     monkeypatch.setitem(ladder.TIERS, 'tiny', small)
     monkeypatch.setenv('PYTHONPATH', str(site))

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evolora.experiments import learning
+from evolora.experiments import ecology_vs_rivals as learning
 from evolora.experiments import merge_ablation as twins
 from evolora.experiments.gate_calibration import Sizes
 from evolora.experiments.baselines import Life
 from evolora.host.model import load_host
-from evolora.experiments.learning import Unfinished, packed, read_cells
-from evolora.experiments.results import crossed
+from evolora.experiments.ecology_vs_rivals import Unfinished, packed, read_cells
+from evolora.experiments.learning_summary import crossed
 from evolora.assimilation.trials import Merge
 from evolora.experiments.merge_ablation import (LIVES, Settings, acceptance, experiment, for_people, gains, life_named,
                                                 lives, merges, report, rows, run_life, targets)

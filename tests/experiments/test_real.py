@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evolora.experiments import real
-from evolora.experiments.learning import gather, read_cells
+from evolora.experiments.ecology_vs_rivals import gather, read_cells
 from evolora.tasks.forms import Form
 
 CELLS = ['string.sort:1', 'json_repair:1']

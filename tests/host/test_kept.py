@@ -7,7 +7,7 @@ from evolora.host import engine
 from evolora.ecology.checkpoint_files import checkpoints
 from evolora.ecology.config import load_config
 from evolora.organelles.learning_rules import credit, learning_flops
-from evolora.host.decoder import Decoder, Prefixes
+from evolora.host.fast_decoder import Decoder, Prefixes
 from evolora.ecology.ecology import Ecology
 from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import ARCHITECTURES, Host, tiny_host
@@ -16,7 +16,7 @@ from evolora.organelles.updates import drift
 from evolora.utils.randomness import stream
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.streams import Cell, draw_tasks
-from evolora.organelles.packing import Lesson, plant
+from evolora.organelles.lessons import Lesson, plant
 from evolora.ecology.variation import OPERATORS
 
 CELLS = [Cell('math', 1), Cell('string.sort', 2), Cell('json_repair', 1)]

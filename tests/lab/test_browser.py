@@ -14,8 +14,8 @@ import pytest
 from browser import browsing, missing, serving
 from synthetic import write_run
 
-from evolora.analysis.charts import CHARTS
-from evolora.lab.notebooks import lab_notebooks
+from evolora.analysis.run_charts import CHARTS
+from evolora.lab.open_notebooks import lab_notebooks
 
 if reason := missing(): pytest.skip(reason, allow_module_level=True)
 from playwright.sync_api import expect
@@ -26,7 +26,7 @@ import altair as alt
 import ipywidgets
 import pandas as pd
 
-from evolora.analysis.charts import bundle, setup
+from evolora.analysis.run_charts import bundle, setup
 
 setup()
 chart = alt.Chart(pd.DataFrame({'generation': [0, 1, 2], 'alive': [4, 6, 5]}), title='Alive').mark_line().encode(
@@ -50,7 +50,7 @@ ALL = """
 from IPython.display import display
 
 from evolora.analysis.tables import load
-from evolora.analysis.charts import CHARTS, setup
+from evolora.analysis.run_charts import CHARTS, setup
 
 setup()
 data = load('run')

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from evolora.lab import notebooks
+from evolora.lab import open_notebooks as notebooks
 from evolora.cli.app import main
-from evolora.lab.notebooks import copy_notebooks, lab_command, lab_notebooks
+from evolora.lab.open_notebooks import copy_notebooks, lab_command, lab_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = '01_step_generations.ipynb'
@@ -124,7 +124,7 @@ def test_the_notebooks_travel_with_the_package(built, tmp_path):
     with tarfile.open(source) as archive: names = {name.partition('/')[2] for name in archive.getnames()}
     assert {'settings.ini', f'nbs/lab/{FIRST}'} <= names
     with zipfile.ZipFile(wheel) as archive: archive.extractall(tmp_path / 'site')
-    code = 'from evolora.lab.notebooks import lab_notebooks; print(*lab_notebooks(), sep="\\n")'
+    code = 'from evolora.lab.open_notebooks import lab_notebooks; print(*lab_notebooks(), sep="\\n")'
     env = os.environ | {'PYTHONPATH': str(tmp_path / 'site')}
     done = subprocess.run([sys.executable, '-c', code], cwd=tmp_path / 'site', env=env, capture_output=True, text=True,
                           check=True)

@@ -12,7 +12,7 @@ import pytest
 
 from evolora.lab import lab as module
 from evolora.lab import runner as running
-from evolora.lab import window
+from evolora.lab import live_view as window
 from evolora.analysis.tables import gather
 from evolora.ecology.checkpoint_files import checkpoints
 from evolora.ecology.config import PRESETS, load_config
@@ -30,7 +30,7 @@ from evolora.lab.runner import Runner
 from evolora.ecology.runs import Run
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.streams import Cell
-from evolora.lab.views import View, answers_html, gates_html, look, organelle_html, shown, table_html
+from evolora.lab.html_views import View, answers_html, gates_html, look, organelle_html, shown, table_html
 from evolora.lab.widgets import TABS, error_html
 
 LONG = 300      # seconds; nothing takes that long, but a busy machine shall not fail a test
@@ -812,7 +812,7 @@ def test_a_folder_without_checkpoint_is_shown(ecology, tmp_path):
 
 def test_a_folder_says_what_the_ecology_says(host, config, tmp_path):
     from evolora.analysis.tables import load
-    from evolora.lab.views import look_at
+    from evolora.lab.html_views import look_at
     with begin_session(tmp_path / 'run', host, load_config('ecology')) as session: session.live(2, log=None)
     here, there = look(session.ecology), look_at(load(tmp_path / 'run'))
     pd.testing.assert_frame_equal(here.alive.sort_index(), there.alive.sort_index(), check_dtype=False)

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from evolora.organelles.learning_rules import RULES, Credit, Reading, credit, learning_flops
-from evolora.organelles.packing import Lesson, plant
+from evolora.organelles.lessons import Lesson, plant
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population, Traits
 from evolora.organelles.updates import (Plasticity, PlasticityConfig, carried, centred_ranks, drift, evolution_strategy,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from evolora.tasks import patterns
+from evolora.tasks import regexes as patterns
 from evolora.tasks.families import MAX_TEXT, Family, Grade, last_json, last_match, last_number, plain_line
 from evolora.utils.randomness import stream as random_stream
 from evolora.tasks.streams import (CELLS, FAMILIES, ID_CELLS, NATURAL, OOD_CELLS, OOD_DEPTH, OOD_FAMILIES, STREAMS,
@@ -350,7 +350,7 @@ def test_every_match_has_a_clock(monkeypatch):
 
 def test_bombs_go_off_quietly():
     "In a process of its own, which can be ended if the clock should fail; the limit is generous, not a measurement"
-    code = f'from evolora.tasks.patterns import matches\nfor bomb in {BOMBS!r}: print(matches(bomb, "a" * 200))'
+    code = f'from evolora.tasks.regexes import matches\nfor bomb in {BOMBS!r}: print(matches(bomb, "a" * 200))'
     done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ['False'] * len(BOMBS), '')
 

@@ -12,7 +12,7 @@ from evolora.ecology import ecology as ecologies
 from evolora.assimilation.pairing import AssimilationConfig
 from evolora.organelles.learning_rules import RULES, costs_like, learning_flops, local, register_rule
 from evolora.tasks.forms import Form
-from evolora.organelles.packing import Lesson
+from evolora.organelles.lessons import Lesson
 from evolora.ecology.record import hashes_of
 from evolora.ecology.ecology import Ecology
 from evolora.evaluation.evaluation import evaluate

@@ -1,6 +1,6 @@
-from . import charts as charts
 from . import panel as panel
 from . import records as records
+from . import search_charts as search_charts
 from . import summary_page as summary_page
 from .records import (
     EnsembleLoss as EnsembleLoss, Findings as Findings, FitFound as FitFound, GainFound as GainFound,
@@ -8,7 +8,7 @@ from .records import (
     Reverted as Reverted, candidates as candidates, leaders as leaders, operators as operators, plain as plain,
     plain_lines as plain_lines, read_part as read_part, read_search as read_search, words as words,
 )
-from .charts import (
+from .search_charts import (
     chart_ablation as chart_ablation, chart_ensemble as chart_ensemble, chart_fits as chart_fits,
     chart_history as chart_history, chart_horizons as chart_horizons, chart_lineage as chart_lineage,
     chart_map as chart_map, chart_pareto as chart_pareto, chart_scores as chart_scores, fooled as fooled,

@@ -23,11 +23,11 @@ import pandas as pd
 from fastcore.basics import patch
 
 from ...analysis.theme import png_of
-from .charts import chart_history, chart_lineage, chart_map
+from .search_charts import chart_history, chart_lineage, chart_map
 from .records import Record, leaders, operators, plain, plain_lines, read_search, words
 from ...host.mechanisms.frameworks import END, START
 from ...lab.live_charts import output
-from ...lab.views import shown, table_html
+from ...lab.html_views import shown, table_html
 from ...lab.widgets import STYLE, error_html, progress_html, status_html
 from ...utils.files import owner, read_json, taken
 

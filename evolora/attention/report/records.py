@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from ..search.search import SearchConfig, read_history, search_config
 from ...host.mechanisms.frameworks import BASELINE, variant
-from ...host.mechanisms.programs import Program
+from ...host.mechanisms.program_source import Program
 from ...utils.files import read_json
 
 # %% ../../../nbs/12_attention/report/01_records.ipynb #e1dfd223

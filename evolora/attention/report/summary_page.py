@@ -17,14 +17,14 @@ import pandas as pd
 
 from ...analysis.tables import markdown_table
 from ...analysis.theme import save_chart
-from .charts import (chart_ablation, chart_ensemble, chart_fits, chart_history, chart_horizons,
+from .search_charts import (chart_ablation, chart_ensemble, chart_fits, chart_history, chart_horizons,
                                         chart_lineage, chart_map, chart_pareto, chart_scores, fooled)
 from .records import (GainFound, Measured, Record, Rescored, leaders, operators, plain,
                                               plain_lines, read_search, words)
 from ..scoring.scaling import paired_gain
 from ...ecology.runs import escape
 from ...host.mechanisms.frameworks import END, START
-from ...host.mechanisms.programs import Program, Refused
+from ...host.mechanisms.program_source import Program, Refused
 from ...utils.files import write_whole
 
 # %% ../../../nbs/12_attention/report/03_summary_page.ipynb #9b69853e

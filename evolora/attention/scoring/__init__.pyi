@@ -1,7 +1,7 @@
 from . import corpus as corpus
 from . import diversity as diversity
 from . import evaluation as evaluation
-from . import ladder as ladder
+from . import model_sizes as model_sizes
 from . import sandbox as sandbox
 from . import scaling as scaling
 from . import training as training
@@ -11,7 +11,7 @@ from .corpus import (
     Corpus as Corpus, IGNORED as IGNORED, draw as draw, held_batches as held_batches, read_corpus as read_corpus,
     recall_rows as recall_rows, recall_share as recall_share, standard_library as standard_library,
 )
-from .ladder import (
+from .model_sizes import (
     Block as Block, LanguageModel as LanguageModel, Size as Size, TIERS as TIERS, Tier as Tier, blank as blank,
     ladder_sizes as ladder_sizes, own_parameters as own_parameters, parameters as parameters,
     positions as positions, read_tier as read_tier, step_flops as step_flops,

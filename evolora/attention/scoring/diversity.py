@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ...host.mechanisms.mixers import Mixer
-from ...host.mechanisms.programs import Program
+from ...host.mechanisms.program_source import Program
 from ...utils.randomness import seed_of
 
 # %% ../../../nbs/12_attention/scoring/08_diversity.ipynb #804cf8ad

@@ -23,14 +23,14 @@ from scipy.special import logit
 
 from .corpus import Corpus, read_corpus, standard_library
 from .diversity import CELLS, DESCRIPTORS, cell_of, describe, novel
-from .ladder import Size, Tier, ladder_sizes, read_tier, step_flops
+from .model_sizes import Size, Tier, ladder_sizes, read_tier, step_flops
 from .sandbox import Limits, Outcome
 from .scaling import Fit, Gain, fit, paired_gain, score
 from .training import HORIZONS, Trained, train
 from .validation import examine
 from .workers import Job, Workers, work
 from ...host.mechanisms.frameworks import BASELINE, variant
-from ...host.mechanisms.programs import Program, build
+from ...host.mechanisms.program_source import Program, build
 from ...utils.files import read_json, write_whole
 
 # %% ../../../nbs/12_attention/scoring/09_evaluation.ipynb #e962469f

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .corpus import IGNORED, Corpus, draw, held_batches, recall_share
-from .ladder import LanguageModel, Size, Tier, parameters, step_flops
+from .model_sizes import LanguageModel, Size, Tier, parameters, step_flops
 from ...host.mechanisms.mixers import Mixer
 from ...utils.randomness import seed_of
 

@@ -15,11 +15,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
-from .ladder import LanguageModel, Size, Tier, parameters
+from .model_sizes import LanguageModel, Size, Tier, parameters
 from .sandbox import Limits, contain
 from ...host.mechanisms.frameworks import BASELINE, FRAMEWORKS, variant
 from ...host.mechanisms.mixers import Mixer
-from ...host.mechanisms.programs import Program, Refused, build
+from ...host.mechanisms.program_source import Program, Refused, build
 from ...utils.randomness import seed_of, stream
 
 # %% ../../../nbs/12_attention/scoring/07_validation.ipynb #55ae9778

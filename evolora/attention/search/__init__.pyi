@@ -1,13 +1,13 @@
 from . import edits as edits
 from . import endpoint as endpoint
 from . import grammar as grammar
+from . import measure_calibration as measure_calibration
 from . import openevolve as openevolve
-from . import openevolve_bridge as openevolve_bridge
-from . import proposals as proposals
+from . import openevolve_history as openevolve_history
+from . import proposal_format as proposal_format
 from . import rescoring as rescoring
 from . import search as search
-from . import standards as standards
-from .proposals import (
+from .proposal_format import (
     Member as Member, Proposal as Proposal, apply_diff as apply_diff, diff_text as diff_text,
     read_answer as read_answer,
 )
@@ -33,14 +33,14 @@ from .search import (
     baseline_of as baseline_of, begin_search as begin_search, judge_of as judge_of, proposer_of as proposer_of,
     read_history as read_history, resume_search as resume_search, search_config as search_config,
 )
-from .openevolve_bridge import (
+from .openevolve_history import (
     history_of as history_of, score_of as score_of, search_openevolve as search_openevolve,
 )
 from .rescoring import (
     FRESH as FRESH, ablation as ablation, controls as controls, ensemble as ensemble, findings as findings,
     horizons as horizons, member as member, parts as parts, rescore as rescore, write_findings as write_findings,
 )
-from .standards import (
+from .measure_calibration import (
     control_study as control_study, coverage_study as coverage_study, null_pairs as null_pairs,
     null_study as null_study, power_study as power_study, standards_rows as standards_rows,
     standards_tables as standards_tables, standards_targets as standards_targets,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .proposals import Member, Proposal, diff_text, read_answer
+from .proposal_format import Member, Proposal, diff_text, read_answer
 from ...host.mechanisms.frameworks import FRAMEWORKS, variant
-from ...host.mechanisms.programs import Program
+from ...host.mechanisms.program_source import Program
 
 # %% ../../../nbs/12_attention/search/03_edits.ipynb #619ff034
 def _pick(rng: np.random.Generator, options: Sequence): return options[int(rng.integers(len(options)))]

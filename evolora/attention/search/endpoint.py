@@ -26,10 +26,10 @@ from urllib.parse import SplitResult, urlsplit
 
 import numpy as np
 
-from .proposals import Member, Proposal, apply_diff
+from .proposal_format import Member, Proposal, apply_diff
 from ...host.mechanisms.frameworks import END, FRAMEWORKS, START, variant
 from ...host.mechanisms.mixers import Mixer
-from ...host.mechanisms.programs import LONGEST, rules
+from ...host.mechanisms.program_source import LONGEST, rules
 from ...utils.files import parse_json
 
 # %% ../../../nbs/12_attention/search/04_endpoint.ipynb #9a96a850

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, get_args, get_type_hints
 
 import numpy as np
 
-from .proposals import Member, Proposal, diff_text, read_answer
+from .proposal_format import Member, Proposal, diff_text, read_answer
 from ...host.mechanisms.frameworks import FRAMEWORKS
 
 # %% ../../../nbs/12_attention/search/02_grammar.ipynb #c8df9038

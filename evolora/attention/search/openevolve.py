@@ -30,8 +30,8 @@ from threading import Timer
 import pandas as pd
 
 from .endpoint import AnswerError, EndpointProposer, task_prompt
-from .proposals import read_answer
-from ...host.mechanisms.programs import LONGEST, Program, Refused
+from .proposal_format import read_answer
+from ...host.mechanisms.program_source import LONGEST, Program, Refused
 from ...utils.files import locked, parse_json, read_json, write_whole
 from ...utils.randomness import seed_of
 

@@ -16,14 +16,14 @@ import torch
 
 from ..scoring.corpus import held_batches
 from ..scoring.evaluation import Evaluator, corpus_of
-from ..scoring.ladder import Size, Tier
+from ..scoring.model_sizes import Size, Tier
 from ..scoring.scaling import horizon_correlation
 from ..scoring.training import held_tokens, train
 from ..scoring.workers import Job, Workers
 from .grammar import Grammar
-from .proposals import apply_diff, diff_text
+from .proposal_format import apply_diff, diff_text
 from ...host.mechanisms.frameworks import CONTROLS, FRAMEWORKS, control, variant
-from ...host.mechanisms.programs import Program, Refused, build
+from ...host.mechanisms.program_source import Program, Refused, build
 from ...utils.files import write_whole
 
 # %% ../../../nbs/12_attention/search/08_rescoring.ipynb #3d7e7b21

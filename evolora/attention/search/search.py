@@ -21,15 +21,15 @@ from pydantic import BaseModel, Field
 from scipy.special import logit
 
 from ..scoring.evaluation import Cache, Evaluator, Look
-from ..scoring.ladder import Tier
+from ..scoring.model_sizes import Tier
 from ..scoring.sandbox import Outcome
 from ..scoring.workers import Job, Workers
 from .edits import EditProposer
 from .endpoint import AnswerError, EndpointError, EndpointProposer
 from .grammar import Grammar, GrammarProposer, RandomProposer
-from .proposals import Member, Proposal
+from .proposal_format import Member, Proposal
 from ...host.mechanisms.frameworks import variant
-from ...host.mechanisms.programs import LONGEST, Program, Refused
+from ...host.mechanisms.program_source import LONGEST, Program, Refused
 from ...utils.files import append, locked, new_folder, parse_json, read_json, truncate, write_whole
 from ...utils.randomness import stream
 

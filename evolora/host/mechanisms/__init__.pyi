@@ -1,12 +1,12 @@
 from . import dynamics as dynamics
 from . import frameworks as frameworks
-from . import hosting as hosting
 from . import matrices as matrices
+from . import mechanism_model as mechanism_model
 from . import mixers as mixers
-from . import operations as operations
-from . import programs as programs
+from . import operation_counts as operation_counts
+from . import program_source as program_source
 from . import regression as regression
-from .operations import (
+from .operation_counts import (
     count_operations as count_operations,
 )
 from .mixers import (
@@ -30,11 +30,11 @@ from .frameworks import (
     BASELINE as BASELINE, CONTROLS as CONTROLS, END as END, FACE as FACE, FRAMEWORKS as FRAMEWORKS,
     Framework as Framework, START as START, VARIANTS as VARIANTS, control as control, variant as variant,
 )
-from .programs import (
+from .program_source import (
     DEEPEST as DEEPEST, LONGEST as LONGEST, Program as Program, Refused as Refused, build as build,
     read_program as read_program, rules as rules,
 )
-from .hosting import (
+from .mechanism_model import (
     FeedForward as FeedForward, MechanismConfig as MechanismConfig, MechanismForCausalLM as MechanismForCausalLM,
     MechanismLayer as MechanismLayer, MechanismModel as MechanismModel, check_causal as check_causal,
     keep_whole as keep_whole, mechanism_flops as mechanism_flops, turned as turned, turns as turns, waves as waves,

@@ -9,8 +9,8 @@ from quick import FRAMEWORK, QUICK, scaled
 from evolora.attention.scoring.corpus import (IGNORED, Corpus, draw, held_batches, read_corpus, recall_rows,
                                               recall_share, standard_library)
 from evolora.attention.scoring.evaluation import Evaluator
-from evolora.attention.scoring.ladder import LanguageModel, Size, Tier, parameters
-from evolora.host.mechanisms.programs import build
+from evolora.attention.scoring.model_sizes import LanguageModel, Size, Tier, parameters
+from evolora.host.mechanisms.program_source import build
 from evolora.attention.scoring.training import train
 from evolora.utils.randomness import stream
 

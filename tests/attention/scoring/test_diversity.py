@@ -9,7 +9,7 @@ from evolora.attention.scoring.diversity import (CELLS, ast_distance, behaviour_
                                                  novel)
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, control, variant
 from evolora.host.mechanisms.mixers import Mixer
-from evolora.host.mechanisms.programs import Program, build
+from evolora.host.mechanisms.program_source import Program, build
 
 SOFTMAX = Program(variant('coefficient_dynamics'))
 CLONE = Program(SOFTMAX.source.replace('weights', 'w'))

@@ -11,8 +11,8 @@ from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, Inside, inside, kept, prog
 from evolora.attention.scoring import evaluation
 from evolora.attention.scoring.evaluation import Cache, Evaluator, train_many
 from evolora.host.mechanisms.frameworks import control
-from evolora.attention.scoring.ladder import TIERS, LanguageModel, Tier
-from evolora.host.mechanisms.programs import Program, build
+from evolora.attention.scoring.model_sizes import TIERS, LanguageModel, Tier
+from evolora.host.mechanisms.program_source import Program, build
 from evolora.attention.scoring.sandbox import Outcome
 from evolora.attention.scoring.scaling import fit, paired_gain, score
 from evolora.attention.scoring.workers import Workers, work

@@ -7,8 +7,8 @@ import torch
 
 from evolora.attention.scoring.corpus import held_batches, standard_library
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS
-from evolora.attention.scoring.ladder import LanguageModel, parameters, read_tier, step_flops
-from evolora.host.mechanisms.programs import Program, build, read_program
+from evolora.attention.scoring.model_sizes import LanguageModel, parameters, read_tier, step_flops
+from evolora.host.mechanisms.program_source import Program, build, read_program
 from evolora.attention.scoring.training import HORIZONS, Trained, foresight, held_losses, one_thread, rate_at, train
 from evolora.attention.scoring.validation import examine
 

@@ -7,8 +7,8 @@ import torch
 
 from evolora.attention.scoring import validation
 from evolora.host.mechanisms.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, control, variant
-from evolora.attention.scoring.ladder import read_tier
-from evolora.host.mechanisms.programs import Program
+from evolora.attention.scoring.model_sizes import read_tier
+from evolora.host.mechanisms.program_source import Program
 from evolora.attention.scoring.sandbox import Limits, Outcome
 from evolora.attention.scoring.validation import BUDGET, Verdict, examine, validate
 

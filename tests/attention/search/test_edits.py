@@ -7,8 +7,8 @@ import torch
 
 from evolora.attention.search.edits import OPERATORS, EditProposer, edit
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.host.mechanisms.programs import Program, Refused, build
-from evolora.attention.search.proposals import Member, apply_diff
+from evolora.host.mechanisms.program_source import Program, Refused, build
+from evolora.attention.search.proposal_format import Member, apply_diff
 from evolora.utils.randomness import stream
 
 LINES = FRAMEWORKS['matrix_mixers'].program('''

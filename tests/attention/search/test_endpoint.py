@@ -8,8 +8,8 @@ from endpoints import edit, serving
 
 from evolora.attention.search.endpoint import AnswerError, EndpointError, EndpointProposer, parse_answer, task_prompt
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
-from evolora.host.mechanisms.programs import LONGEST, Program, Refused, rules
-from evolora.attention.search.proposals import Member
+from evolora.host.mechanisms.program_source import LONGEST, Program, Refused, rules
+from evolora.attention.search.proposal_format import Member
 from evolora.utils.randomness import stream
 
 FRAMEWORK, KEY = 'coefficient_dynamics', 'sk-very-secret-0123456789'

@@ -11,8 +11,8 @@ from scipy import stats
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
 from evolora.attention.search.grammar import (DynamicsGenome, Grammar, GrammarProposer, MatrixGenome, RandomProposer,
                                        RegressionGenome)
-from evolora.attention.search.proposals import Member
-from evolora.host.mechanisms.programs import Program, build
+from evolora.attention.search.proposal_format import Member
+from evolora.host.mechanisms.program_source import Program, build
 from evolora.utils.randomness import stream
 
 GRAMMARS = {name: Grammar(name) for name in FRAMEWORKS}

@@ -14,11 +14,11 @@ import pytest
 from endpoints import edit, serving
 
 from evolora.attention.search import openevolve as bridge
-from evolora.attention.search.openevolve_bridge import search_openevolve
+from evolora.attention.search.openevolve_history import search_openevolve
 from evolora.attention.search.search import SearchConfig
 from evolora.host.mechanisms.frameworks import variant
 from evolora.attention.search.openevolve import answered, best_openevolve, judge, read_openevolve, run_openevolve
-from evolora.host.mechanisms.programs import Program
+from evolora.host.mechanisms.program_source import Program
 from evolora.attention.scoring.sandbox import Limits
 
 INSTALLED = importlib.util.find_spec('openevolve') is not None
@@ -234,7 +234,7 @@ def test_a_search_asks_for_what_is_left_of_its_budget(tmp_path, monkeypatch):
         found = answered(folder) if settings['resume'] else 0
         done = json.dumps({'iterations': found + next(answers), 'rows': 1})
         (written(folder) / 'done.json').write_text(done)
-    monkeypatch.setattr('evolora.attention.search.openevolve_bridge.run_openevolve', run)
+    monkeypatch.setattr('evolora.attention.search.openevolve_history.run_openevolve', run)
     with pytest.raises(ValueError, match='answer 5 times, got 2 answers; look at the server, and go on with --resume'):
         search_openevolve(search, {}, tmp_path / 'cache')
     for _ in range(2):
@@ -256,8 +256,8 @@ def test_a_history_grows_while_openevolve_is_at_work(tmp_path, monkeypatch):
                 assert time.monotonic() < ends
                 time.sleep(.02)
         raise ValueError('the server is gone')
-    monkeypatch.setattr('evolora.attention.search.openevolve_bridge.run_openevolve', run)
-    monkeypatch.setattr('evolora.attention.search.openevolve_bridge._EVERY', .05)
+    monkeypatch.setattr('evolora.attention.search.openevolve_history.run_openevolve', run)
+    monkeypatch.setattr('evolora.attention.search.openevolve_history._EVERY', .05)
     with pytest.raises(ValueError, match='the server is gone'): search_openevolve(search, {}, tmp_path / 'cache')
     assert [row['operator'] for row in seen()[1:]] == ['openevolve'] * 2 and search.rows == seen()
 

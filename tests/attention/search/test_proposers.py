@@ -11,7 +11,7 @@ from evolora.attention.scoring import evaluation
 from evolora.attention.search.search import SearchConfig, begin_search, proposer_of, read_history, resume_search
 from evolora.attention.scoring.evaluation import Evaluator, Look
 from evolora.host.mechanisms.frameworks import FRAMEWORKS
-from evolora.host.mechanisms.programs import Program
+from evolora.host.mechanisms.program_source import Program
 from evolora.attention.report.records import operators
 
 OFFLINE = ('grammar', 'ast')

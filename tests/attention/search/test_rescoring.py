@@ -14,9 +14,9 @@ from evolora.attention.search.rescoring import (FRESH, ablation, controls, ensem
                                         write_findings)
 from evolora.host.mechanisms.frameworks import CONTROLS, control, variant
 from evolora.attention.search.grammar import DynamicsGenome, Grammar
-from evolora.attention.report.charts import fooled
-from evolora.attention.scoring.ladder import TIERS
-from evolora.host.mechanisms.programs import Program, build
+from evolora.attention.report.search_charts import fooled
+from evolora.attention.scoring.model_sizes import TIERS
+from evolora.host.mechanisms.program_source import Program, build
 from evolora.attention.report.records import Findings, read_part, read_search
 from evolora.attention.scoring.sandbox import Outcome
 from evolora.attention.scoring.training import Trained

@@ -24,8 +24,8 @@ from evolora.attention.search.endpoint import AnswerError, EndpointError
 from evolora.attention.scoring.evaluation import Evaluator, Look
 from evolora.host.mechanisms.frameworks import FRAMEWORKS
 from evolora.attention.search.grammar import Grammar, RandomProposer
-from evolora.host.mechanisms.programs import Program
-from evolora.attention.search.proposals import Member, Proposal
+from evolora.host.mechanisms.program_source import Program
+from evolora.attention.search.proposal_format import Member, Proposal
 from evolora.attention.scoring.sandbox import Limits
 from evolora.attention.scoring.workers import Job, RayWorkers, Workers, work
 from evolora.utils.randomness import stream

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evolora.host.mechanisms.frameworks import CONTROLS, FRAMEWORKS, VARIANTS, variant
-from evolora.host.mechanisms.programs import Program, build, read_program
+from evolora.host.mechanisms.program_source import Program, build, read_program
 from evolora.host.mechanisms.regression import ridge
 
 MATRICES = [f'matrix_mixers/{name}' for name in VARIANTS['matrix_mixers']] + [f'controls/{name}' for name in CONTROLS]

@@ -1,0 +1,267 @@
+"Charts state what they draw, draw what the tables say, and fit: numbers, encodings, titles and sizes, no pixels."
+import json
+from dataclasses import replace
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t as student
+from synthetic import CELLS, lived_again, records
+
+from evolora.analysis.tables import age_table, attempt_table, gather, organelle_table
+from evolora.analysis.run_charts import (CHARTS, OKABE_ITO, bundle, chart_accuracy, chart_ages, chart_attempts,
+                                         chart_cells, chart_curriculum, chart_energy, chart_flows, chart_gates,
+                                         chart_lineage, chart_population, chart_roi, chart_turns, lacks, save_chart,
+                                         setup)
+from evolora.ecology.runs import TABLES
+
+
+@pytest.fixture(scope='module')
+def data(): return gather(records(), name='synthetic')
+
+
+@pytest.fixture(scope='module')
+def long(): return gather(records(generations=700, size=8, tries=1), name='long')
+
+
+@pytest.fixture(scope='module')
+def endless(): return lived_again(gather(records(generations=400, size=8, tries=1), name='endless'), 25)
+
+
+def drawn(chart):
+    "All datasets of a chart, by their columns"
+    return [pd.DataFrame(rows) for rows in chart.to_dict()['datasets'].values()]
+
+
+def walk(spec):
+    "All marks of a specification, with what encloses them"
+    yield spec
+    for key in ('layer', 'vconcat'):
+        for part in spec.get(key, []): yield from walk(part)
+
+
+@pytest.mark.parametrize('name', CHARTS)
+def test_every_chart_has_title_description_and_units(data, name):
+    spec = CHARTS[name](data).to_dict()
+    assert lacks(spec) == [] and spec['title']['subtitle']
+    colours = {part['mark'].get('color') for part in walk(spec) if isinstance(part.get('mark'), dict)} - {None, 'black'}
+    assert {colour for colour in colours if colour not in OKABE_ITO} <= {'#767676', '#999', '#333'}  # greys
+
+
+def test_accuracy_and_roi_draw_rates_with_their_trend(data):
+    for chart, column, trend in ((chart_accuracy, 'accuracy', 'trend'), (chart_roi, 'roi', 'roi_trend')):
+        table = next(frame for frame in drawn(chart(data)) if trend in frame)
+        assert np.allclose(table[column], data.generations[column], rtol=1e-3) and len(table) == 30
+    part = data.episodes[data.episodes['generation'].between(6, 10)]
+    table = next(frame for frame in drawn(chart_accuracy(data)) if 'trend' in frame)
+    assert table.loc[10, 'trend'] == pytest.approx(part['success'].mean(), rel=1e-3)
+    spec = chart_accuracy(data).to_dict()
+    assert (spec['layer'][0]['encoding']['y']['field'], spec['layer'][0]['encoding']['y2']['field']) == ('low', 'high')
+    assert spec['layer'][0]['encoding']['y']['axis'] == {'format': '%'}
+
+
+def test_population_draws_deaths_downwards(data):
+    moves = next(frame for frame in drawn(chart_population(data)) if 'drawn' in frame)
+    assert moves[moves['what'] == 'deaths']['drawn'].sum() == -data.generations['deaths'].sum() < 0
+    assert moves[moves['what'] == 'births']['drawn'].sum() == data.generations['births'].sum()
+
+
+def test_cells_are_ordered_and_coloured_by_the_same_scale_in_every_run(data):
+    spec = chart_cells(data).to_dict()
+    assert spec['encoding']['y']['scale']['domain'] == [f'{family}:{depth}' for family, depth in sorted(CELLS)]
+    assert spec['encoding']['color']['scale'] == {'domain': [0, 1], 'scheme': 'cividis'}
+    assert drawn(chart_cells(data))[0]['episodes'].sum() == len(data.episodes)
+    with pytest.raises(ValueError, match="got 'speed'"): chart_cells(data, 'speed')
+
+
+def test_lives_last_from_birth_to_death(data):
+    lives = drawn(chart_lineage(data, limit=1000))[0].set_index('organelle')
+    table = organelle_table(data)
+    lives = lives.loc[table.index]
+    assert (lives['end'] - lives['start'] == table['died'].fillna(29).astype(int) - table['born'] + 1).all()
+    assert set(lives.loc[table.index[table['died'].isna()], 'fate']) == {'alive'}
+
+
+def test_several_runs_are_drawn_as_their_mean_with_a_t_interval():
+    runs = [gather(records(generations=n, size=6, seed=seed), name='x') for seed, n in enumerate((12, 12, 12, 7))]
+    spec = chart_accuracy(runs).to_dict()
+    assert spec['title']['text'] == 'Accuracy of 4 runs' and lacks(spec) == [] == lacks(chart_roi(runs).to_dict())
+    marks = next(f for f in drawn(chart_accuracy(runs)) if 'mean' in f).set_index('generation')
+    assert marks['size'].tolist() == [4] * 7 + [3] * 5
+    values = [run.generations['accuracy'][9] for run in runs[:3]]
+    low, high = student.interval(.95, 2, np.mean(values), np.std(values, ddof=1) / np.sqrt(3))
+    assert marks.loc[9, ['mean', 'low', 'high']].tolist() == pytest.approx([np.mean(values), low, high], rel=1e-3)
+    assert chart_accuracy(runs[:1]).to_dict() == chart_accuracy(runs[0]).to_dict()
+    with pytest.raises(ValueError, match='got none'): chart_roi([])
+
+
+def test_each_configuration_has_a_mean_of_its_own_and_a_seed_counts_once():
+    def run(kind, seed):
+        return gather(records(generations=8, size=8, tries=2, seed=seed), name=f'{kind}{seed}',
+                      about={'configuration': kind, 'seed': seed % 10})
+    groups = {'one': [run('one', 0), run('one', 1), run('one', 2)], 'two': [run('two', 10), run('two', 11)]}
+    runs = [*groups['one'], *groups['two'], run('one', 0), run('three', 5)]         # one seed again, and one alone
+    for chart, rate in ((chart_accuracy, 'accuracy'), (chart_roi, 'roi')):
+        spec = chart(runs).to_dict()
+        assert spec['title']['text'].endswith('of 7 runs') and lacks(spec) == []
+        marks = next(f for f in drawn(chart(runs)) if 'mean' in f)
+        assert marks.groupby('configuration', sort=False)['size'].first().to_dict() == {'C1': 3, 'C2': 2}
+        for kind, group in zip(('C1', 'C2'), groups.values()):
+            mine = np.mean([run.generations[rate] for run in group], axis=0)
+            assert np.allclose(marks.loc[marks['configuration'] == kind, 'mean'], mine, rtol=1e-3)
+        lines = next(f for f in drawn(chart(runs)) if 'run' in f)
+        assert lines.groupby('run').size().tolist() == [8] * 7 and 'C3 no mean' in spec['description']
+        colour = spec['layer'][2]['encoding']['color']
+        assert colour['scale']['domain'] == ['C1', 'C2', 'C3'] and colour['legend'] is not None
+        assert chart(groups['one']).to_dict()['layer'][2]['encoding']['color']['legend'] is None
+
+
+def test_flows_add_up_to_the_recorded_stock_and_show_where_they_do_not(data):
+    stock = next(f for f in drawn(chart_flows(data)) if 'booked' in f)
+    assert np.allclose(stock['booked'], data.generations['energy'], rtol=1e-3)
+    flows = next(f for f in drawn(chart_flows(data)) if 'flow' in f)
+    change = flows.groupby('generation')['amount'].sum()[1:]
+    assert np.allclose(change, data.generations['energy'].diff()[1:], atol=.02)
+    lost = data.ledger.drop(index=data.ledger.query('generation == 5 and reason == "revenue"').index)
+    stock = next(f for f in drawn(chart_flows(replace(data, ledger=lost))) if 'booked' in f)
+    assert not np.allclose(stock['booked'], stock['energy'], rtol=1e-2)
+
+
+def test_small_flows_are_pooled():
+    data = gather(records(generations=3))
+    rows = [data.ledger.assign(reason=f'reason {i}', amount=data.ledger['amount'] / 100) for i in range(9)]
+    many = replace(data, ledger=pd.concat([data.ledger, *rows]))
+    spec = chart_flows(many).to_dict()
+    scale = spec['vconcat'][0]['encoding']['color']['scale']
+    assert len(scale['domain']) == len(scale['range']) == 8 and scale['domain'][-1] == 'all others'
+
+
+def test_the_share_of_turns_at_each_gate_is_one_in_all(data):
+    table = drawn(chart_gates(data))[0]
+    assert np.allclose(table.groupby('generation')['share'].sum(), 1, atol=2e-3) and 'paid' not in set(table['gate'])
+    assert table['ended'].sum() == data.gates['final'].sum()
+
+
+def test_the_latest_turns_are_shown_in_words(data):
+    table = drawn(chart_turns(data))[0]
+    latest = data.gates[data.gates['generation'] == 29]
+    assert sorted(table['organelle']) == sorted(latest['organelle'].unique())
+    assert table['words'].str.contains('generations ago|merged with').all()
+    assert len(drawn(chart_turns(data, limit=3))[0]) == 3
+
+
+def test_attempts_are_the_table_with_zero_and_the_planned_uplift(data):
+    table, known = next(f for f in drawn(chart_attempts(data)) if 'came' in f), attempt_table(data)
+    assert len(table) == len(known) == 6 and (table['sought'] == .1).all()
+    assert np.allclose(table[['uplift', 'low', 'high']], known[['uplift', 'low', 'high']], rtol=1e-3)
+    assert len(next(f for f in drawn(chart_attempts(data, limit=2)) if 'came' in f)) == 2
+
+
+def test_hostile_names_are_text(data):
+    evil = '<script>alert(1)</script>'
+    gates = data.gates.assign(organelle=evil, numbers=[{}] * len(data.gates), gate=evil)
+    spec = chart_turns(replace(data, gates=gates)).to_dict()
+    assert lacks(spec) == [] and {part['mark']['type'] for part in spec['layer']} == {'point', 'text'}
+
+
+def test_ages_are_the_table(data):
+    assert np.allclose(drawn(chart_ages(data))[0]['median'], age_table(data)['median'])
+
+
+@pytest.mark.parametrize('name', CHARTS)
+def test_a_long_run_is_pooled_until_it_fits(long, name):
+    spec = CHARTS[name](long).to_dict()
+    assert lacks(spec) == [] and len(json.dumps(spec)) < 400_000
+    assert max(map(len, spec['datasets'].values())) <= 3100
+
+
+@pytest.mark.parametrize('name', CHARTS)
+def test_ten_thousand_generations_fit_as_well(endless, name):
+    assert len(endless.generations) == 10_000 and len(organelle_table(endless)) > 3000
+    spec = CHARTS[name](endless).to_dict()
+    assert lacks(spec) == [] and len(json.dumps(spec)) < 400_000
+    assert max(map(len, spec['datasets'].values())) <= 3100
+
+
+def test_all_curves_of_long_runs_fit_as_well(endless):
+    runs = [replace(endless, name=f'run {i}', about={'configuration': f'{i % 3}', 'seed': i}) for i in range(12)]
+    for chart in (chart_accuracy, chart_roi):
+        assert len(json.dumps(chart(runs).to_dict())) < 1_000_000
+        assert max(map(len, chart(runs).to_dict()['datasets'].values())) <= 3100
+
+
+def test_each_panel_states_how_often_it_is_drawn(long):
+    spec, tables = chart_energy(long).to_dict(), drawn(chart_energy(long))
+    own, below = (np.diff(sorted({*table['generation']})).max() for table in (
+        next(f for f in tables if 'median' in f), next(f for f in tables if list(f) == ['generation', 'energy'])))
+    assert own != below and f'80 %; every {own} generations; below: all; every {below} generations' in (
+        spec['title']['subtitle'])
+
+
+def test_pooling_loses_nothing(long):
+    table = next(f for f in drawn(chart_accuracy(long)) if 'trend' in f)
+    assert table['episodes'].sum() == len(long.episodes)
+    assert '3 generations' in chart_accuracy(long).to_dict()['title']['subtitle']
+    lives = drawn(chart_lineage(long))[0]
+    assert (lives['fate'] == 'alive').any() and 'the latest 60' in chart_lineage(long).to_dict()['title']['subtitle']
+
+
+@pytest.mark.parametrize('name', CHARTS)
+def test_one_generation_and_missing_tables_still_draw(name):
+    one = gather(records(generations=1))
+    assert lacks(CHARTS[name](one).to_dict()) == []
+    bare = gather(record.numbers_only() for record in records(generations=3))
+    assert lacks(CHARTS[name](bare).to_dict()) == []
+
+
+@pytest.mark.parametrize('name', ['accuracy', 'roi', 'population', 'gates', 'curriculum'])
+def test_rates_and_counts_need_the_rows_of_generations_alone(data, name):
+    bare = replace(data, **{table: getattr(data, table).iloc[:0] for table in TABLES if table != 'generations'})
+    def drawn_without_bounds(run):          # which questions were asked, and so how wide a band is, stands in episodes
+        spec = CHARTS[name](run).to_dict()
+        sets = [[{k: x for k, x in row.items() if k not in ('low', 'high')} for row in rows]
+                for rows in spec.pop('datasets', {}).values()]
+        for key in ('data', 'layer', 'vconcat'): spec.pop(key, None)
+        return spec, sets
+    assert drawn_without_bounds(bare) == drawn_without_bounds(data)
+
+
+def test_a_lack_is_named():
+    frame = pd.DataFrame({'generation': [0], 'kl': [1.]})
+    chart = alt.Chart(frame).mark_point().encode(x='generation:Q', y=alt.Y('kl:Q', title='KL'))
+    assert lacks(chart.to_dict()) == ['no title', 'no description', 'x (generation) has no title',
+                                      'y (kl) has no unit: KL']
+    layers = alt.layer(chart, chart.encode(y=alt.Y('kl:Q', title='KL (nats)')))
+    assert 'y (kl) has no unit: KL' not in lacks(layers.to_dict())
+    assert lacks(alt.hconcat(chart, chart).to_dict()).count('x (generation) has no title') == 2
+    hidden = chart.encode(x=alt.X('generation:Q', axis=None))
+    assert not any('generation' in line for line in lacks(hidden.to_dict()))
+
+
+def test_charts_are_saved_as_png_or_svg(tmp_path, data):
+    chart = chart_population(data)
+    assert save_chart(chart, tmp_path / 'new' / 'x.svg').read_text().startswith('<svg')
+    assert alt.theme.active == 'default'        # saving lends the theme only for a moment
+    with pytest.raises(ValueError, match='.png or .svg'): save_chart(chart, tmp_path / 'x.gif')
+
+
+def test_jupyterlab_gets_version_5_and_a_picture(data):
+    before, theme = alt.renderers.active, alt.theme.active
+    try:
+        setup(scale=.5)
+        bundled, metadata = chart_energy(data)._repr_mimebundle_()
+    finally:
+        alt.renderers.enable(before)
+        alt.theme.enable(theme)
+    spec = bundled['application/vnd.vegalite.v5+json']
+    assert spec['$schema'].endswith('v5.json') and spec['config']['range']['category'] == OKABE_ITO
+    assert bundled['image/png'][:4] == b'\x89PNG' and bundled['text/plain'].startswith('Total energy')
+    assert list(metadata) == ['application/vnd.vegalite.v5+json'] and json.dumps(spec)
+    assert 'image/png' not in bundle(spec)[0]
+
+
+def test_the_curriculum_shows_success_price_and_progress_and_names_them(data):
+    panels = chart_curriculum(data).to_dict()['hconcat']
+    assert [panel['encoding']['color']['field'] for panel in panels] == ['accuracy', 'price', 'learning_progress']
+    assert [panel['title']['text'] for panel in panels] == ['accuracy', 'price', 'learning progress']

@@ -1,0 +1,85 @@
+"What the benchmark of the measure counts, times, and lets pass"
+import pytest
+from quick import FRAMEWORK, QUICK, Inside, inside
+
+from evolora.attention.scoring import evaluation
+from evolora.attention.scoring.evaluation import Cache, Evaluator
+from evolora.attention.search.measure_calibration import null_pairs, null_study, power_study, standards_targets
+from evolora.utils.randomness import stream
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, 'work', inside)
+    cache = Cache(tmp_path)
+    return lambda first=0: Evaluator(FRAMEWORK, QUICK, first=first, cache=cache, gate=False)
+
+
+def planted(seconds=100., found=True): return dict(found=found, seconds=seconds)
+
+
+def bad(status='ok', score=.1): return {'status': status, 'score by paired_gain': score}
+
+
+GOOD = dict(nulls=[dict(verdict='unclear')] * 40, planted=[planted()] * 20, covered=[dict(coverage=.95)],
+            bad=[bad()] * 2)
+
+
+@pytest.mark.parametrize('name,change,met', [
+    ('called better', dict(nulls=[dict(verdict='better')] * 5 + [dict(verdict='worse')] * 35), True),
+    ('called better', dict(nulls=[dict(verdict='better')] * 6 + [dict(verdict='unclear')] * 34), False),
+    ('gaps found', dict(planted=[planted(found=False)] + [planted()] * 19), True),
+    ('gaps found', dict(planted=[planted(found=False)] * 2 + [planted()] * 18), False),
+    ('seconds', dict(planted=[planted()] * 19 + [planted(241.)]), False),
+    ('seconds', dict(planted=[planted()] * 19 + [planted(None)]), True),
+    ('seconds', dict(planted=[planted(None)] * 20), None),
+    ('interval', dict(covered=[dict(coverage=.95), dict(coverage=.92)]), False),
+    ('interval', dict(covered=[dict(coverage=.95), dict(coverage=.98)]), False),
+    ('controls', dict(bad=[bad(), bad(score=.5)]), False),
+    ('controls', dict(bad=[bad(), bad('crashed', None)]), False),
+    ('controls', dict(bad=[bad(), bad('dropped', None)]), False)])
+def test_a_target_is_met_by_what_was_measured_and_by_nothing_else(name, change, met):
+    assert all(line['met'] for line in standards_targets(**GOOD))
+    lines = standards_targets(**GOOD | change)
+    [line] = [line for line in lines if name in line['name']]
+    assert line['met'] is met and all(other['met'] for other in lines if other is not line)
+
+
+def test_every_pair_has_a_baseline_and_seeds_of_its_own(make):
+    asked = []
+    def noted(first):
+        asked.append(make(first))
+        return asked[-1]
+    pairs = list(null_pairs(noted, 3, workers=Inside()))
+    seeds = [seed for evaluator in asked for seed in evaluator.seeds]
+    assert len(set(seeds)) == len(seeds) == 6
+    rows = null_study(pairs) + power_study(pairs)
+    assert len({row['gain'] for row in rows}) == 6 and all(row['gain'] for row in rows)
+
+
+def pair(difference, seconds=1.):
+    "Losses of 3 sizes on 4 seeds that stray by a hundredth, and a candidate's that are lower by so much"
+    baseline = 2 + stream(0, purpose='baseline').normal(0, .01, (3, 4))
+    noise = stream(0, purpose='candidate').normal(0, .001, (3, 4))
+    return dict(baseline=baseline, candidate=baseline - difference + noise, seconds=seconds)
+
+
+def test_a_pair_of_four_seeds_is_two_null_candidates():
+    rows = null_study([pair(0.), pair(.1)])
+    assert len(rows) == 4 and [row['verdict'] for row in rows[2:]] == ['better'] * 2
+    one = pair(.1)
+    one['candidate'][:, 2:] = one['baseline'][:, 2:]
+    assert [row['gain'] > .05 for row in null_study([one])] == [True, False]
+
+
+def test_a_gap_is_planted_in_the_candidate_and_found():
+    [row] = power_study([pair(0.)], gap=.01)
+    assert row['found'] and row['gain'] - row['without'] == pytest.approx(.02, rel=.02) and row['seconds'] == 1.
+    [row] = power_study([pair(-.5)], gap=.01)
+    assert not row['found']
+
+
+def test_what_comes_from_the_cache_is_not_timed(make):
+    first, again = (next(null_pairs(make, 1, workers=Inside())) for _ in range(2))
+    assert first['seconds'] > 0 and again['seconds'] is None
+    assert all((first[name] == again[name]).all() for name in ('baseline', 'candidate'))
