@@ -29,7 +29,7 @@ def host(): return tiny_host()
 
 
 @pytest.fixture(autouse=True)
-def chance_decides(monkeypatch):
+def graded_by_chance(monkeypatch):
     "Ordinary answers are graded by chance, by question and answer; gate tests follow their script"
     monkeypatch.setattr(Form, 'grade', lambda _, task, text: chance_decides(task, text))
 

@@ -143,7 +143,7 @@ def test_a_card_states_what_was_measured(living, folders):
         for family, row in adapter.by_family().iterrows():
             assert f'| {family} | {int(row.n)} | {row.accuracy:.3f} ({row.low:.3f} to {row.high:.3f}) | ' in text
         assert 'This is not the holdout' in text and living.host.weights_hash() in text and '## Licence' in text
-        assert ('decided by answers to other questions' in text) == (name != 'o2')
+        assert ('chosen by answers to other questions' in text) == (name != 'o2')
         assert ('kept of the merge by this rank' in text) == (name == 'merged')
     assert 'It is the organelle o2; its niche is all families.' in (folders['o2'] / 'README.md').read_text()
 

@@ -238,7 +238,7 @@ def test_what_is_hostile_is_classified_and_the_search_goes_on(tmp_path, monkeypa
         loop=loop, memory='q = q + torch.ones(10**6, 10**6).sum()', exception='q = q @ torch.ones(3, 7)',
         nan='q = q / 0 - q / 0', late_memory=late('q = q + torch.ones(10**6, 10**6).sum()'),
         late_exception=late('q = q @ torch.ones(3, 7)'), late_nan=late('q = q / 0 - q / 0'),
-        late_loop=late('q = sum(q for i in range(10**6) for j in range(10**6))'))
+        late_loop=late('q = q * sum(j for i in range(10**6) for j in range(10**6))'))
     harm = {name: code for name, (code, *_) in CANDIDATES.items()}         # nearly all are refused as they are read
     indented = lambda code: '\n'.join('    ' + line for line in code.split('\n'))
     sources = [FRAMEWORKS[FRAMEWORK].program('def matrix(self, q, k, x):\n' + indented(code)
