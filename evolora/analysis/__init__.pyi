@@ -17,7 +17,8 @@ from .tables import (
     summary as summary, tally as tally, uplift_interval as uplift_interval,
 )
 from .theme import (
-    GREY as GREY, OKABE_ITO as OKABE_ITO, PALE as PALE, bare_axis as bare_axis, binned as binned, bundle as bundle,
+    BLUE as BLUE, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE, PALE as PALE,
+    PURPLE as PURPLE, VERMILION as VERMILION, bare_axis as bare_axis, binned as binned, bundle as bundle,
     lacks as lacks, nothing as nothing, one_of as one_of, over_time as over_time, per as per, png_of as png_of,
     rounded as rounded, sampled as sampled, save_chart as save_chart, setup as setup, step_for as step_for,
 )

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from .tables import RunData, attempt_table, sentence
-from .theme import OKABE_ITO, binned, nothing, per, rounded, step_for, over_time, GREY, PALE
+from .theme import (BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, VERMILION, binned, nothing, over_time,
+                                    per, rounded, step_for)
 from ..assimilation.gates import EVENTS, GATES
 
 # %% ../../nbs/10_analysis/03_gate_charts.ipynb #75d3e5c9
-_BLUE, _ORANGE, _GREEN, _VERMILION, _PURPLE = OKABE_ITO[:5]
 _WAY = [*GATES, 'ready', *EVENTS]
 
 def chart_gates(data: RunData) -> alt.Chart:
@@ -63,18 +63,18 @@ def chart_turns(data: RunData, *, limit: int = 40) -> alt.LayerChart | alt.Chart
             shape=alt.Shape('ended:N', title='at the gate', scale=alt.Scale(
                 domain=kinds, range=['square', 'circle', 'triangle-up']), legend=alt.Legend(orient='bottom')),
             color=alt.Color('ended:N', title='at the gate', scale=alt.Scale(
-                domain=kinds, range=[_VERMILION, _BLUE, _GREEN]))),
+                domain=kinds, range=[VERMILION, BLUE, GREEN]))),
         text.encode(x=alt.value(20), text='gate:N'),
         text.mark_text(align='left', fontSize=11, color='#333', limit=590).encode(x=alt.value(170), text='words:N'),
     ).properties(title=alt.Title(title, subtitle=subtitle), description=(
         f"{len(last)} turns in generation {last['generation'].iloc[0]}; most ended at {last['gate'].mode()[0]}"))
 
 # %% ../../nbs/10_analysis/03_gate_charts.ipynb #7e6eb6d8
-_OUTCOMES = {'merged': ('merged', 'diamond', _GREEN), 'trial_promoted': ('merged', 'diamond', _GREEN),
-             'trial_created': ('on probation', 'triangle-up', _BLUE), 'trial_expired': ('not proven', 'circle', GREY),
+_OUTCOMES = {'merged': ('merged', 'diamond', GREEN), 'trial_promoted': ('merged', 'diamond', GREEN),
+             'trial_created': ('on probation', 'triangle-up', BLUE), 'trial_expired': ('not proven', 'circle', GREY),
              'gate_check_failed': ('not proven', 'circle', GREY),
-             'uplift_below_threshold': ('given up', 'square', _ORANGE),
-             'canary_failed': ('harmful', 'cross', _VERMILION), 'probe_failed': ('harmful', 'cross', _VERMILION)}
+             'uplift_below_threshold': ('given up', 'square', ORANGE),
+             'canary_failed': ('harmful', 'cross', VERMILION), 'probe_failed': ('harmful', 'cross', VERMILION)}
 
 def chart_attempts(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Chart:
     "Uplift of every tested child over its best parent, with an interval that is valid at every look of the test"
@@ -100,7 +100,7 @@ def chart_attempts(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Ch
         lambda name: _OUTCOMES[name][0]).value_counts().items())
     return alt.layer(
         alt.Chart(pd.DataFrame({'zero': [0.]})).mark_rule(color='black').encode(x=alt.X('zero:Q', scale=scale)),
-        base.mark_tick(color=_PURPLE, thickness=1.5, height=14).encode(x='sought:Q'),
+        base.mark_tick(color=PURPLE, thickness=1.5, height=14).encode(x='sought:Q'),
         base.mark_rule(strokeWidth=2, color=GREY).encode(x=x, x2='high:Q'),
         base.mark_point(size=75, filled=True, opacity=1).encode(
             x='uplift:Q', tooltip=tips, shape=alt.Shape('came:N', scale=shapes, legend=None),

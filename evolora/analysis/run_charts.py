@@ -22,14 +22,12 @@ from .gate_charts import chart_attempts, chart_gates, chart_turns
 from .run_comparison import kinds
 from .tables import (RunData, age_table, balances, cell_history, flow_table, lineage_order, organelle_table,
                                      pool, summary)
-from .theme import (GREY, OKABE_ITO, PALE, bare_axis, binned, bundle, lacks, nothing, one_of,
-                                    over_time, per, png_of, rounded, sampled, save_chart, setup, step_for)
+from .theme import (BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PALE, VERMILION, bare_axis, binned, bundle,
+                                    lacks, nothing, one_of, over_time, per, png_of, rounded, sampled, save_chart,
+                                    setup, step_for)
 
 # %% ../../nbs/10_analysis/05_run_charts.ipynb #3ec161bf
 _all_ = ['OKABE_ITO', 'bundle', 'lacks', 'png_of', 'save_chart', 'setup']
-
-# %% ../../nbs/10_analysis/05_run_charts.ipynb #998fe51e
-_BLUE, _ORANGE, _GREEN, _VERMILION = OKABE_ITO[:4]
 
 # %% ../../nbs/10_analysis/05_run_charts.ipynb #60ddf47d
 def _trend(data: RunData, window: int, step: int) -> pd.DataFrame:
@@ -106,26 +104,26 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
 def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Share of right answers in each generation with its 95 % interval, and the trend; of several runs their mean"
     runs, title = _runs(data), 'accuracy (share of right answers)'
-    if len(runs) > 1: return _several(runs, 'accuracy', 'Accuracy', title, _BLUE, '.0%')
+    if len(runs) > 1: return _several(runs, 'accuracy', 'Accuracy', title, BLUE, '.0%')
     step = step_for(runs[0], 250)
     table = _trend(runs[0], window, step)
     base = alt.Chart(table).encode(x=over_time(runs[0]))
     y = alt.Y('low:Q', title=title, axis=alt.Axis(format='%'), scale=alt.Scale(zero=True))
     rates = [alt.Tooltip(f'{name}:Q', format='.1%') for name in ('accuracy', 'low', 'high')]
-    band = base.mark_rule(color=_BLUE) if len(table) == 1 else base.mark_area(opacity=.18, color=_BLUE)
+    band = base.mark_rule(color=BLUE) if len(table) == 1 else base.mark_area(opacity=.18, color=BLUE)
     subtitle = f'point and band: {one_of(step)} with the 95 % interval; line: the last {window} points pooled'
     return alt.layer(
         band.encode(y=y, y2='high:Q'),
-        base.mark_point(size=22, filled=True, opacity=.75, color=_BLUE).encode(
+        base.mark_point(size=22, filled=True, opacity=.75, color=BLUE).encode(
             y='accuracy:Q', tooltip=['generation:Q', 'episodes:Q', *rates]),
-        base.mark_line(strokeWidth=3, color=_BLUE).encode(y='trend:Q'),
+        base.mark_line(strokeWidth=3, color=BLUE).encode(y='trend:Q'),
     ).properties(title=alt.Title('Accuracy by generation', subtitle=subtitle),
                  description=f"Accuracy: {_from_to(runs[0], 'accuracy', '.0%')}")
 
 def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Revenue over cost of each generation, and the trend; of several runs their mean"
     runs, title = _runs(data), 'ROI (revenue / cost)'
-    if len(runs) > 1: return _several(runs, 'roi', 'Return on energy (ROI)', title, _VERMILION, '.2f')
+    if len(runs) > 1: return _several(runs, 'roi', 'Return on energy (ROI)', title, VERMILION, '.2f')
     step = step_for(runs[0], 250)
     base = alt.Chart(_trend(runs[0], window, step)).encode(x=over_time(runs[0]))
     y = alt.Y('roi:Q', title=title, scale=alt.Scale(zero=True))
@@ -135,8 +133,8 @@ def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.Laye
     return alt.layer(
         even.mark_rule(strokeDash=[5, 4], color=GREY),
         even.mark_text(align='left', dx=5, color=GREY, fontSize=11).encode(x=alt.value('width'), text='label:N'),
-        base.mark_point(size=28, filled=True, opacity=.75, color=_VERMILION, shape='square').encode(y=y, tooltip=tips),
-        base.mark_line(strokeWidth=3, color=_VERMILION).encode(y='roi_trend:Q'),
+        base.mark_point(size=28, filled=True, opacity=.75, color=VERMILION, shape='square').encode(y=y, tooltip=tips),
+        base.mark_line(strokeWidth=3, color=VERMILION).encode(y='roi_trend:Q'),
     ).properties(title=alt.Title('Return on energy (ROI) by generation', subtitle=subtitle),
                  description=f"ROI: {_from_to(runs[0], 'ROI', '.2f')}")
 
@@ -153,10 +151,10 @@ def _each(data: RunData) -> tuple[alt.LayerChart, int]:
     y, tips = alt.Y('low:Q', title='energy of one organelle'), ['organelle:N', 'generation:Q', 'energy:Q']
     point = len(spread) == 1
     return alt.layer(
-        middle.mark_area(opacity=.25, color=_ORANGE).encode(y=y, y2='high:Q'),
+        middle.mark_area(opacity=.25, color=ORANGE).encode(y=y, y2='high:Q'),
         base.mark_line(strokeWidth=.8, opacity=.5, color=GREY, point=point).encode(
             y='energy:Q', detail='organelle:N', tooltip=tips),
-        middle.mark_line(strokeWidth=3, color=_ORANGE, point=point).encode(y='median:Q')), step
+        middle.mark_line(strokeWidth=3, color=ORANGE, point=point).encode(y='median:Q')), step
 
 def chart_energy(data: RunData) -> alt.VConcatChart:
     "Each organelle's energy, the middle of the population, and the total"
@@ -164,8 +162,8 @@ def chart_energy(data: RunData) -> alt.VConcatChart:
     table = rounded(data.generations[data.generations['generation'] % step == 0][['generation', 'energy']])
     y = alt.Y('energy:Q', title='total energy', scale=alt.Scale(zero=True))
     base = alt.Chart(table).encode(x=over_time(data), y=y)
-    total = (base.mark_bar(width=40, opacity=.75, color=_ORANGE) if len(table) == 1
-             else base.mark_area(opacity=.75, color=_ORANGE)).properties(height=90)
+    total = (base.mark_bar(width=40, opacity=.75, color=ORANGE) if len(table) == 1
+             else base.mark_area(opacity=.75, color=ORANGE)).properties(height=90)
     panels, subtitle = [total], 'no balance is known: only the total' + sampled(step)
     if len(balances(data)):     # where all die in their first generation, no organelle has a balance
         each, own = _each(data)
@@ -199,7 +197,7 @@ def _stock(data: RunData, step: int) -> alt.LayerChart:
     base = alt.Chart(rounded(stock.iloc[::step])).encode(x=over_time(data))
     y = alt.Y('energy:Q', title='stock (energy)', scale=alt.Scale(zero=True))
     return alt.layer(base.mark_line(strokeWidth=2, color='black').encode(y=y),
-                     base.mark_point(size=26, filled=True, color=_VERMILION, opacity=1).encode(
+                     base.mark_point(size=26, filled=True, color=VERMILION, opacity=1).encode(
                          y='booked:Q', tooltip=['generation:Q', 'energy:Q', 'booked:Q'])).properties(height=110)
 
 def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
@@ -233,7 +231,7 @@ def chart_population(data: RunData) -> alt.LayerChart:
     table = groups.agg(alive=('alive', 'mean'), births=('births', 'sum'), deaths=('deaths', 'sum')).reset_index()
     moves = table.melt('generation', ['births', 'deaths'], 'what', 'count')
     moves['drawn'] = moves['count'].where(moves['what'] == 'births', -moves['count'])
-    kinds = alt.Scale(domain=['alive', 'births', 'deaths'], range=[_BLUE, _ORANGE, _VERMILION])
+    kinds = alt.Scale(domain=['alive', 'births', 'deaths'], range=[BLUE, ORANGE, VERMILION])
     color = alt.Color('what:N', title=None, scale=kinds)
     y, axis = alt.Y('drawn:Q', title='organelles'), alt.Axis(tickMinStep=1, labelExpr='abs(datum.value)')
     bars = alt.Chart(moves).mark_bar(width=max(1., min(18., 400 / len(table)))).encode(
@@ -255,9 +253,9 @@ def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
     base = alt.Chart(rounded(ages[ages['generation'] % step == 0])).encode(x=over_time(data))
     scale = alt.Scale(domain=[0, max(1., float(ages['oldest'].max()))])
     y, tips = alt.Y('low:Q', title='age (generations)', scale=scale), [f'{name}:Q' for name in ages]
-    lines = [base.mark_line(strokeWidth=width, strokeDash=dash, color=_GREEN, point=len(ages) == 1).encode(
+    lines = [base.mark_line(strokeWidth=width, strokeDash=dash, color=GREEN, point=len(ages) == 1).encode(
         y=f'{name}:Q', tooltip=tips) for name, width, dash in (('median', 3, [1, 0]), ('oldest', 1.2, [4, 3]))]
-    band = base.mark_area(opacity=.25, color=_GREEN).encode(y=y, y2='high:Q')
+    band = base.mark_area(opacity=.25, color=GREEN).encode(y=y, y2='high:Q')
     last, subtitle = ages.iloc[-1], 'thick: the median; band: the middle half; dashed: the oldest'
     return alt.layer(band, *lines).properties(
         title=alt.Title(title, subtitle=subtitle + sampled(step)),

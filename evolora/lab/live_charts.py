@@ -15,12 +15,11 @@ from itertools import cycle
 import altair as alt
 import numpy as np
 
-from ..analysis.run_charts import OKABE_ITO, bundle, png_of
+from ..analysis.run_charts import bundle, png_of
+from ..analysis.theme import BLUE, GREY, OKABE_ITO, ORANGE, VERMILION
 from ..assimilation.gates import EVENTS, GATES
 
 # %% ../../nbs/11_lab/02_live_charts.ipynb #2ffe4249
-_BLUE, _ORANGE, _VERMILION, _GREY = OKABE_ITO[0], OKABE_ITO[1], OKABE_ITO[3], '#808080'
-
 def _column(rows: Sequence[dict], name: str) -> np.ndarray:
     "Numbers of all rows, NaN where there is none"
     return np.array([np.nan if row[name] is None else row[name] for row in rows], float)
@@ -87,25 +86,25 @@ def _curve(title: str, name: str, trend: str, y: alt.Y, color: str) -> alt.Layer
 
 def _accuracy() -> alt.LayerChart:
     y = alt.Y('accuracy:Q', title='share of right answers', axis=alt.Axis(format='%', tickCount=4))
-    return _curve('Accuracy', 'accuracy', 'trend', y, _BLUE)
+    return _curve('Accuracy', 'accuracy', 'trend', y, BLUE)
 
 def _roi() -> alt.LayerChart:
-    even = alt.Chart(alt.InlineData([{'even': 1}])).mark_rule(strokeDash=[4, 3], color=_GREY).encode(y='even:Q')
+    even = alt.Chart(alt.InlineData([{'even': 1}])).mark_rule(strokeDash=[4, 3], color=GREY).encode(y='even:Q')
     y = alt.Y('roi:Q', title='revenue / cost (ratio)', axis=alt.Axis(tickCount=4))
-    return _curve('Return on energy (dashed: break-even)', 'roi', 'roi_trend', y, _VERMILION) + even
+    return _curve('Return on energy (dashed: break-even)', 'roi', 'roi_trend', y, VERMILION) + even
 
 def _population() -> alt.LayerChart:
     base = _chart('points', 'Population (bars: births up, deaths down)').encode(x=_x())
     y = alt.Y('alive:Q', title='organelles', axis=alt.Axis(tickCount=4, labelExpr=_WHOLE))
-    return (base.mark_bar(size=3, color=_ORANGE).encode(y='births:Q')
-            + base.mark_bar(size=3, color=_GREY).encode(y='deaths:Q')
-            + base.mark_line(strokeWidth=2.5, color=_BLUE, interpolate='step', point={'size': 12}).encode(
+    return (base.mark_bar(size=3, color=ORANGE).encode(y='births:Q')
+            + base.mark_bar(size=3, color=GREY).encode(y='deaths:Q')
+            + base.mark_line(strokeWidth=2.5, color=BLUE, interpolate='step', point={'size': 12}).encode(
                 y=y, tooltip=['generation:Q', 'alive:Q', 'births:Q', 'deaths:Q']))
 
 def _energy() -> alt.Chart:
     y = alt.Y('energy:Q', title='energy of all', axis=alt.Axis(tickCount=4))
     return _chart('points', 'Energy').mark_area(
-        opacity=.5, color=_ORANGE, line={'color': _ORANGE, 'strokeWidth': 2.5}, point={'size': 12, 'color': _ORANGE}
+        opacity=.5, color=ORANGE, line={'color': ORANGE, 'strokeWidth': 2.5}, point={'size': 12, 'color': ORANGE}
     ).encode(x=_x(), y=y, tooltip=['generation:Q', 'energy:Q'])
 
 def _mixed(color: str, other: int, share: float) -> str: # other: 0 is black, 255 white
@@ -116,7 +115,7 @@ _TONES = [*_HUES, *(_mixed(hue, 0, .35) for hue in _HUES), *(_mixed(hue, 255, .5
 
 def _colors() -> dict[str, str]:
     "What colour each gate has in every picture; the tones are as many as the gates and events of the library"
-    return dict(zip([*GATES, *EVENTS], cycle(_TONES))) | {'ready': _GREY, 'other': _mixed(_GREY, 255, .5)}
+    return dict(zip([*GATES, *EVENTS], cycle(_TONES))) | {'ready': GREY, 'other': _mixed(GREY, 255, .5)}
 
 def _gates() -> alt.Chart:
     color = alt.Color('gate:N', title=None, legend=alt.Legend(orient='bottom', columns=6, labelLimit=160))

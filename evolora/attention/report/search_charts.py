@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...analysis.theme import GREY, OKABE_ITO, PALE, nothing, rounded
+from ...analysis.theme import BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PALE, PURPLE, VERMILION, nothing, rounded
 from .records import EnsembleLoss, Measured, Reverted, plain
 from ..scoring.scaling import horizon_correlation
 
 # %% ../../../nbs/12_attention/report/02_search_charts.ipynb #b97ce431
-_BLUE, _ORANGE, _GREEN, _VERMILION, _PURPLE = OKABE_ITO[:5]
 _SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right', 'triangle-left']
 _GAIN, _SCORE, _LOSS = 'paired gain over the baseline (nats)', 'score (0 to 1)', 'mean loss (nats)'
 _TITLES = {k: f'{v} of each candidate, and the best so far' for k, v in (('gain', 'Paired gain'), ('score', 'Score'))}
@@ -113,7 +112,7 @@ def chart_history(table: pd.DataFrame, control: pd.DataFrame | None = None) -> a
     few = value == 'gain' and len(shown) <= 150
     low = alt.Y('low:Q', scale=scale, **y)
     bars = [points.mark_rule(strokeWidth=1, opacity=.5, color=GREY).encode(y=low, y2='high:Q')]
-    line = _best_line(_climb(table, value), x, low, alt.value(_BLUE), clip=True)
+    line = _best_line(_climb(table, value), x, low, alt.value(BLUE), clip=True)
     return alt.layer(
         *([] if value == 'score' else line[:1]), *line[1:], *bars * few,
         points.mark_point(filled=True, opacity=.9, size=45 if few or len(shown) <= 150 else 14).encode(
@@ -260,12 +259,12 @@ def chart_pareto(table: pd.DataFrame) -> alt.LayerChart | alt.Chart:
         domain=[shown['loss'].min() - room, shown['loss'].max() + room], nice=False))
     base, ahead = alt.Chart(shown).encode(x=x, y=y), alt.FieldOneOfPredicate('index', best)
     named = alt.FieldOneOfPredicate('index', _apart(shown[shown['index'].isin(best)].set_index('index')))
-    color = alt.Color('kind:N', title='candidate', scale=alt.Scale(domain=order, range=[_BLUE, _VERMILION, '#aaaaaa']))
+    color = alt.Color('kind:N', title='candidate', scale=alt.Scale(domain=order, range=[BLUE, VERMILION, '#aaaaaa']))
     shape = alt.Shape('kind:N', title='candidate', scale=alt.Scale(domain=order, range=['diamond', 'square', 'circle']))
     tips = ['index:Q', 'operator:N', alt.Tooltip('flops:Q', format='.3s'), alt.Tooltip('loss:Q', format='.4f')]
     left = len(known) - len(shown)
     return alt.layer(
-        base.transform_filter(ahead).mark_line(interpolate='step-after', color=_BLUE, strokeWidth=1.5),
+        base.transform_filter(ahead).mark_line(interpolate='step-after', color=BLUE, strokeWidth=1.5),
         base.mark_point(filled=True, opacity=.9, size=60 if len(shown) < 150 else 20).encode(
             color=color, shape=shape, tooltip=tips),
         base.transform_filter(named).mark_text(align='left', dx=6, dy=-7, fontSize=11).encode(text='label:N'),
@@ -320,7 +319,7 @@ def chart_horizons(table: pd.DataFrame) -> alt.LayerChart | alt.Chart:
     points = alt.Chart(shown).mark_point(filled=True, size=55 if n < 150 else 18, opacity=.85).encode(
         x=alt.X('early:Q', title='rank at half of the training (1: lowest loss)', scale=scale),
         y=alt.Y('late:Q', title='rank at its end (1: lowest loss)', scale=scale),
-        color=alt.Color('who:N', title=None, scale=alt.Scale(domain=kinds, range=[_BLUE, _VERMILION])),
+        color=alt.Color('who:N', title=None, scale=alt.Scale(domain=kinds, range=[BLUE, VERMILION])),
         shape=alt.Shape('who:N', title=None, scale=alt.Scale(domain=kinds, range=['circle', 'square'])),
         tooltip=['index:Q', 'operator:N', *(alt.Tooltip(f'{name}:Q', format='.4f') for name in ('half', 'loss'))])
     same = alt.Chart(pd.DataFrame({'a': [0, n + 1]})).mark_line(strokeDash=[4, 3], color=GREY, strokeWidth=1).encode(
@@ -352,7 +351,7 @@ def chart_scores(found: Mapping[str, Measured], baseline: Measured, controls: Ma
               scale=alt.Scale(zero=False, padding=14))
     x = alt.X('gain:Q', title=_GAIN, scale=alt.Scale(padding=24))
     color = alt.Color('kind:N', title=None, legend=alt.Legend(symbolOpacity=1),
-                      scale=alt.Scale(domain=order, range=[_BLUE, _VERMILION, 'black']))
+                      scale=alt.Scale(domain=order, range=[BLUE, VERMILION, 'black']))
     shape = alt.Shape('kind:N', title=None, scale=alt.Scale(domain=order, range=['circle', 'cross', 'square']))
     rule = dict(strokeWidth=1, opacity=.5)
     tips = ['name:N', *(alt.Tooltip(f'{c}:Q', format='.4f') for c in shown.columns[2:])]
@@ -386,7 +385,7 @@ def chart_ablation(parts: Iterable[Reverted]) -> alt.LayerChart | alt.Chart:
     room = .08 * (ends.max() - ends.min())
     scale = alt.Scale(domain=[ends.min() - room, ends.max() + room], nice=False)
     x = alt.X('low:Q', title='whole winner over this one (paired gain, nats)', scale=scale)
-    kinds = {'helps': (_BLUE, 'diamond'), 'harms': (_VERMILION, 'cross'), 'unclear': (GREY, 'circle')}
+    kinds = {'helps': (BLUE, 'diamond'), 'harms': (VERMILION, 'cross'), 'unclear': (GREY, 'circle')}
     base = alt.Chart(table, height=alt.Step(22)).encode(y=alt.Y(
         'part:N', title='part', scale=alt.Scale(domain=table['part'].tolist())))
     scales = [alt.Scale(domain=list(kinds), range=[look[i] for look in kinds.values()]) for i in range(2)]
@@ -405,8 +404,8 @@ def chart_ablation(parts: Iterable[Reverted]) -> alt.LayerChart | alt.Chart:
         description=f'Parts that were taken back: {counts}')
 
 # %% ../../../nbs/12_attention/report/02_search_charts.ipynb #80d9e45e
-_WHO = {'loss': ('members together', _BLUE, [1, 0], 'circle'),
-        'baselines': ('baselines together', _ORANGE, [6, 3], 'square'),
+_WHO = {'loss': ('members together', BLUE, [1, 0], 'circle'),
+        'baselines': ('baselines together', ORANGE, [6, 3], 'square'),
         'mean_member': ('mean member', GREY, [2, 2], 'triangle-up'),
         'best_member': ('best member', 'black', [4, 2, 1, 2], 'diamond')}
 
