@@ -819,7 +819,7 @@ def test_help_tells_every_option(cli, path, command):
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
-        'bench', 'bench throughput', 'bench real',
+        'bench', 'bench throughput', 'bench real', 'bench gather',
         'bench generation', 'bench memory', 'bench learning', 'bench assimilation', 'bench resume', 'bench lab',
         'bench attention', 'attention', 'attention evaluate', 'attention evolve', 'attention report', 'export',
         'compare', 'doctor', 'report', 'timeline', 'watch', 'lab'}
@@ -1048,6 +1048,18 @@ def short(monkeypatch):
     monkeypatch.setattr(twins, 'Settings', lambda **how: Lives(**how | dict(generations=2, audit=8, id=24, ood=8)))
     monkeypatch.setattr(acceptance, 'Sizes', lambda **how: Amounts(**how | sizes))
     monkeypatch.setattr(acceptance, 'pools', lambda *a, **how: iter([made]))
+
+
+def test_cells_are_gathered_into_one_file(cli):
+    Path('made/cells').mkdir(parents=True)
+    for seed in (1, 2): Path(f'made/cells/frozen-{seed}.json').write_text(json.dumps(
+        {'format': 1, 'condition': 'frozen', 'seed': seed, 'ways': {}, 'hashes': {}}))
+    assert cli('bench', 'gather', 'made')[:2] == (0, '2 cells: made/cells.jsonl\n')
+    assert not list(Path('made/cells').iterdir())
+    assert cli('bench', 'gather', 'made')[:2] == (0, '2 cells: made/cells.jsonl\n')
+    Path('made/cells.jsonl').write_text('{"half": ')
+    refuses(cli, 'bench', 'gather', 'made', named='line 1')
+    refuses(cli, 'bench', 'gather', 'nowhere', named='make some')
 
 
 def merging(*more): return ('bench', 'assimilation', '--seeds', 1, '--jobs', 1, *more)
