@@ -119,3 +119,12 @@ def test_what_was_not_measured_is_no_target_met():
     measured = {r['name'] for r in rows if r['met'] is not None}
     assert measured == {'sure greedy answers unlike those of transformers',
                         'largest difference to peft, log-probability'}
+
+
+@pytest.mark.parametrize('name', ('real', 'real_ten_cells'))
+def test_families_of_committed_lives_fit_the_order_of_their_answers(name):
+    for cell in read_cells(Path(__file__).parents[2] / 'nbs/experiments/results' / name):
+        right, at = real._right(cell), 0
+        for family, (k, n) in cell['ways']['first']['id']['families'].items():
+            assert right[at:at + n].sum() == k, (cell['condition'], cell['seed'], family)
+            at += n
