@@ -13,7 +13,7 @@ import pandas as pd
 from .tables import RunData, attempt_table, sentence
 from .theme import (BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, VERMILION, binned, nothing, over_time,
                                     per, rounded, step_for)
-from ..assimilation.gates import EVENTS, GATES
+from ..assimilation.gates import EVENTS, GATES, gate_label
 
 # %% ../../nbs/10_analysis/03_gate_charts.ipynb #75d3e5c9
 _WAY = [*GATES, 'ready', *EVENTS]
@@ -27,19 +27,20 @@ def chart_gates(data: RunData) -> alt.Chart:
     if not turns.sum(): return nothing(title, 'no turn was taken at a gate in this run')
     order = [name for name in _WAY if counts[name].any()]
     table = counts[order].rename_axis('generation').reset_index().melt('generation', None, 'gate', 'ended')
-    table = table[table['ended'] > 0].assign(turns=lambda t: t['generation'].map(turns))
+    table = table[table['ended'] > 0].assign(turns=lambda t: t['generation'].map(turns),
+                                             label=lambda t: t['gate'].map(gate_label))
     ends = np.minimum(table['generation'] + step, rows['generation'].max() + 1) - .5
     table = rounded(table.assign(share=table['ended'] / table['turns'], start=table['generation'] - .5, end=ends))
     most = counts.sum().idxmax()
     return alt.Chart(table, height=alt.Step(20), view=alt.ViewConfig(fill=PALE)).mark_rect(
         stroke='white', strokeWidth=.5).encode(
         x=over_time(data, 'start'), x2='end:Q',
-        y=alt.Y('gate:N', title='gate, in the order met', scale=alt.Scale(domain=order)),
+        y=alt.Y('label:N', title='gate, in the order met', scale=alt.Scale(domain=[*map(gate_label, order)])),
         color=alt.Color('share:Q', title='share of turns', scale=alt.Scale(domain=[0, 1], scheme='cividis'),
                         legend=alt.Legend(format='%', gradientLength=110)),
-        tooltip=['gate:N', 'generation:Q', 'ended:Q', 'turns:Q', alt.Tooltip('share:Q', format='.0%')],
+        tooltip=['label:N', 'gate:N', 'generation:Q', 'ended:Q', 'turns:Q', alt.Tooltip('share:Q', format='.0%')],
     ).properties(title=alt.Title(title, subtitle=f'per {per(step)}; light grey: no turn ended there'),
-                 description=f'{turns.sum():.0f} turns; most ended at {most}: {counts[most].sum():.0f}')
+                 description=f'{turns.sum():.0f} turns; most ended at {gate_label(most)}: {counts[most].sum():.0f}')
 
 def chart_turns(data: RunData, *, limit: int = 40) -> alt.LayerChart | alt.Chart:
     "How the latest turn of each organelle ended, in words"
@@ -49,6 +50,7 @@ def chart_turns(data: RunData, *, limit: int = 40) -> alt.LayerChart | alt.Chart
     rows = sorted(last.to_dict('records'), key=lambda r: _WAY.index(r['gate']) if r['gate'] in _WAY else 99)
     table = pd.DataFrame([{
         'organelle': row['organelle'], 'gate': row['gate'], 'words': sentence(row).partition(': ')[2],
+        'label': 'ready' if row['passed'] and row['gate'] in GATES else gate_label(row['gate']),
         'ended': 'event' if row['gate'] in EVENTS else 'passed' if row['passed'] else 'stopped'}
         for row in rows[:limit]])
     base = alt.Chart(table, width=760, height=alt.Step(20)).encode(
@@ -59,15 +61,15 @@ def chart_turns(data: RunData, *, limit: int = 40) -> alt.LayerChart | alt.Chart
         f'{limit} of {len(last)} organelles' if len(last) > limit else f'{len(last)} organelles')
     return alt.layer(
         base.mark_point(size=55, filled=True, opacity=1).encode(
-            x=alt.value(8), tooltip=['organelle:N', 'gate:N', 'words:N'],
+            x=alt.value(8), tooltip=['organelle:N', 'label:N', 'gate:N', 'words:N'],
             shape=alt.Shape('ended:N', title='at the gate', scale=alt.Scale(
                 domain=kinds, range=['square', 'circle', 'triangle-up']), legend=alt.Legend(orient='bottom')),
             color=alt.Color('ended:N', title='at the gate', scale=alt.Scale(
                 domain=kinds, range=[VERMILION, BLUE, GREEN]))),
-        text.encode(x=alt.value(20), text='gate:N'),
-        text.mark_text(align='left', fontSize=11, color='#333', limit=590).encode(x=alt.value(170), text='words:N'),
+        text.encode(x=alt.value(20), text='label:N'),
+        text.mark_text(align='left', fontSize=11, color='#333', limit=590).encode(x=alt.value(180), text='words:N'),
     ).properties(title=alt.Title(title, subtitle=subtitle), description=(
-        f"{len(last)} turns in generation {last['generation'].iloc[0]}; most ended at {last['gate'].mode()[0]}"))
+        f"{len(last)} turns in generation {last['generation'].iloc[0]}; most ended: {table['label'].mode()[0]}"))
 
 # %% ../../nbs/10_analysis/03_gate_charts.ipynb #7e6eb6d8
 _OUTCOMES = {'merged': ('merged', 'diamond', GREEN), 'trial_promoted': ('merged', 'diamond', GREEN),

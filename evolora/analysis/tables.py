@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaln, xlogy
 
-from ..assimilation.gates import EVENTS, GATES, Decision
+from ..assimilation.gates import EVENTS, GATES, Decision, gate_label
 from ..ecology.record import Generation
 from ..ecology.runs import TABLES, Run, escape, frame
 from ..economy.ledger import ACCOUNTS
@@ -301,7 +301,8 @@ def sentence(row) -> str:
 def gate_table(data: RunData) -> pd.DataFrame:
     "How often each gate was asked, passed, failed and ended a turn, and its latest decision; in the order they are met"
     gates = data.gates.groupby('gate')
-    table = pd.DataFrame({'asked': gates.size(), 'passed': gates['passed'].sum().astype(int)})
+    table = pd.DataFrame({'label': gates['gate'].first().map(gate_label), 'asked': gates.size(),
+                          'passed': gates['passed'].sum().astype(int)})
     table['failed'] = table['asked'] - table['passed']
     table['ended'] = gates['final'].sum().astype(int)
     last = data.gates.drop_duplicates('gate', keep='last').to_dict('records')

@@ -200,14 +200,14 @@ def survey(self: Assimilation, who: Sequence[str], generation: int, *, rng: Call
             self.skill.setdefault(id, {})[family] = float(right[id].mean()), generation
 
 @patch
-def promise(self: Assimilation, one: str, two: str, facts: pd.DataFrame) -> float:
-    "Uplift over the better of two, if their child is as good as the better one in each family; -1 if unknown"
+def promise(self: Assimilation, one: str, two: str, facts: pd.DataFrame) -> float | None:
+    "Uplift over the better of two, if their child is as good as the better one in each family; None if unknown"
     union = [f for f in self.families if f in self.home(one) or f in self.home(two)]
     def share(id, family):
         at_home = facts.own[id].get(family) if family in self.home(id) else None
         return self.skill.get(id, {}).get(family, (math.nan, 0))[0] if at_home is None else at_home
     table = np.array([[share(id, f) for f in union] for id in (one, two)])
-    return float(table.max(0).mean() - table.mean(1).max()) if np.isfinite(table).all() else -1.
+    return float(table.max(0).mean() - table.mean(1).max()) if np.isfinite(table).all() else None
 
 # %% ../../nbs/06_assimilation/06_pairing.ipynb #488034ef
 @patch
@@ -240,13 +240,14 @@ def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFra
     foremost = sorted(ready, key=lambda id: -lead[id])[:c.suitors + 1]
     fits = self._suitable(foremost)
     self.survey([id for id in foremost if any(id in f for f in fits)], generation, rng=rng, seed_for=seed_for)
-    promised = sorted(((self.promise(x, y, facts), x, y) for x, y in fits), key=lambda p: -p[0])
+    worth = lambda promise: -math.inf if promise is None else promise       # what is not known comes last
+    promised = sorted(((self.promise(x, y, facts), x, y) for x, y in fits), key=lambda p: -worth(p[0]))
     def best(id): # promise, partner, and how many there were
         full = len(taken) // 2 >= c.merges      # then the taken count too: it is the limit that stops the others
         free = [(p, y if x == id else x) for p, x, y in promised if id in (x, y) and (full or not taken & {x, y})]
-        return (*free[0], len(free)) if free else (-1., 'no organelle', 0)  # -1: less than any pair can promise
+        return (*free[0], len(free)) if free else (None, 'no organelle', 0)
     while foremost := [id for id in foremost if id not in taken]:
-        id = max(foremost, key=lambda id: best(id)[0])
+        id = max(foremost, key=lambda id: worth(best(id)[0]))
         foremost.remove(id)
         promise, other, among = best(id)
         if not ask('no_partner', id, promise=promise, worth=c.worth, best=other, fits=among): continue

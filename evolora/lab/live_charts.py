@@ -17,7 +17,7 @@ import numpy as np
 
 from ..analysis.run_charts import bundle, png_of
 from ..analysis.theme import BLUE, GREY, OKABE_ITO, ORANGE, VERMILION
-from ..assimilation.gates import EVENTS, GATES
+from ..assimilation.gates import EVENTS, GATES, gate_label
 
 # %% ../../nbs/11_lab/02_live_charts.ipynb #2ffe4249
 def _column(rows: Sequence[dict], name: str) -> np.ndarray:
@@ -65,7 +65,8 @@ def stops(rows: Sequence[dict], *, most: int = 60, names: int = 5) -> list[dict]
     heights = [(start, sorted(bar.items()), np.cumsum([0, *(n for _, n in sorted(bar.items()))]).tolist())
                for start, bar in bars.values()]
     # A bar stands around its generations, as points stand at theirs.
-    return [dict(generation=start, begin=start - .5, end=start + size - .5, gate=name, turns=n, low=low, high=low + n)
+    return [dict(generation=start, begin=start - .5, end=start + size - .5, gate=name, label=gate_label(name), turns=n,
+                 low=low, high=low + n)
             for start, bar, lows in heights for (name, n), low in zip(bar, lows)]
 
 # %% ../../nbs/11_lab/02_live_charts.ipynb #5b3183a9
@@ -118,11 +119,11 @@ def _colors() -> dict[str, str]:
     return dict(zip([*GATES, *EVENTS], cycle(_TONES))) | {'ready': GREY, 'other': _mixed(GREY, 255, .5)}
 
 def _gates() -> alt.Chart:
-    color = alt.Color('gate:N', title=None, legend=alt.Legend(orient='bottom', columns=6, labelLimit=160))
+    color = alt.Color('label:N', title=None, legend=alt.Legend(orient='bottom', columns=6, labelLimit=160))
     y = alt.Y('low:Q', title='turns', axis=alt.Axis(tickCount=4, labelExpr=_WHOLE))
     return _chart('stops', 'Gates: what ended the turns of the organelles').mark_bar().encode(
         x=_x('begin'), x2='end:Q', y=y, y2='high:Q', color=color,
-        tooltip=['generation:Q', 'gate:N', 'turns:Q']).properties(width=672, height=90)
+        tooltip=['generation:Q', 'label:N', 'gate:N', 'turns:Q']).properties(width=672, height=90)
 
 # %% ../../nbs/11_lab/02_live_charts.ipynb #0f5e4111
 @cache
@@ -150,7 +151,7 @@ def live_spec(rows: Sequence[dict]) -> dict:
     template, data = _template(), {'points': points(rows), 'stops': stops(rows)}
     *charts, gates = template['vconcat']
     if seen := {stop['gate'] for stop in data['stops']}:        # without merges there are no gates
-        known = {name: color for name, color in _colors().items() if name in seen}
+        known = {gate_label(name): color for name, color in _colors().items() if name in seen}
         color = gates['encoding']['color'] | {'scale': {'domain': list(known), 'range': list(known.values())}}
         charts.append(gates | {'encoding': gates['encoding'] | {'color': color}})
     return template | {'vconcat': charts, 'description': _description(rows), 'datasets': template['datasets'] | data}

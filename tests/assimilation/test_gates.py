@@ -6,7 +6,7 @@ import pytest
 
 from scripted import (FAMILIES, SHORT, better, decided, equal, forgetful, log, seed_for, meeting, narrow,
                      on_probation, rarely_better, rng, tried)
-from evolora.assimilation.gates import EVENTS, GATES, event, explain, judge, replay, tally, turn
+from evolora.assimilation.gates import EVENTS, GATES, event, explain, gate_label, judge, replay, tally, turn
 from evolora.host.model import tiny_host
 from evolora.assimilation.trials import probation
 
@@ -31,7 +31,7 @@ def numbers(sentence, **known):
 def at(gate, difference):
     "Numbers with the judged one so far above its bound"
     g = GATES[gate]
-    return numbers(g.says) | {g.value: 1 + difference, g.bound: 1}
+    return numbers(g.sentence) | {g.value: 1 + difference, g.bound: 1}
 
 
 @pytest.mark.parametrize('gate', GATES)
@@ -42,22 +42,38 @@ def test_a_gate_opens_on_one_side_only(gate):
     with pytest.raises(KeyError, match=GATES[gate].value): GATES[gate].passes({GATES[gate].bound: 1})
 
 
+def at_gate_opens(gate, difference): return (difference < 0) == (GATES[gate].relation == '<')
+
+
 @pytest.mark.parametrize('gate', GATES)
 def test_a_gate_reports_what_it_compared_in_one_line(gate):
     g = GATES[gate]
-    assert g.name == gate and g.asks.endswith('?')
+    assert g.name == gate and g.question.endswith('?') and g.label and '_' not in g.label
     for difference in (-.5, .5):
         decision = judge(gate, 'o7', 3, partners=['o8'], **at(gate, difference))
-        line = str(decision)
-        assert line.startswith(f"{gate} {'passed' if decision.passed else 'STOPPED'}: o7 ") and '\n' not in line
+        line, answer = str(decision), 'yes' if at_gate_opens(gate, difference) else f'NO, {g.label} ({gate})'
+        assert line.startswith(f'{g.question} {answer}: o7 ') and '\n' not in line
     a, b = (str(judge(gate, 'o7', 3, **at(gate, d))).split(':', 1)[1] for d in (-.5, .5))
     assert a != b, 'the sentence shows the number that is judged'
+
+
+def test_labels_tell_ends_of_a_turn_apart():
+    ends = [*GATES, *EVENTS, 'ready']
+    labels = [gate_label(name) for name in ends]
+    assert len({*labels}) == len(ends) and gate_label('of_my_own') == 'of my own'
+    assert all('no_' not in label and len(label) < 30 for label in labels)
+
+
+def test_what_is_not_known_opens_nothing_and_has_a_sentence():
+    unknown = judge('no_partner', 'o7', 3, promise=None, worth=.1, best='no organelle', fits=2)
+    assert not unknown.passed and 'promise of none is known' in str(unknown) and '-1' not in str(unknown)
+    assert replay([json.loads(json.dumps(vars(d))) for d in turn([unknown])]) == []
 
 
 @pytest.mark.parametrize('name', EVENTS)
 def test_an_event_reports_what_happened_in_one_line(name):
     line = str(event(name, 'o7', 3, partners=['o8', 'o9'], **numbers(EVENTS[name], uplift=.25)))
-    assert line.startswith(f'{name}: o7 ') and '+0.25' in line and '\n' not in line
+    assert line.startswith(f'{gate_label(name)}: o7 ') and '+0.25' in line and '\n' not in line
     assert event(name, 'o7', 3).passed == (name != 'trial_expired')
 
 
@@ -186,8 +202,8 @@ def test_a_pair_meets_the_gates_in_the_order_of_their_price(host):
     partner = [d for d in decisions if d.organelle == 'o2']
     assert partner[-1].final and partner[-1].passed, 'a partner has its own turn, which nothing stopped'
     lines = explain(decisions, 'o2').split('\n')
-    assert [line.split(' ')[0] for line in lines] == [d.gate for d in decisions
-                                                      if d.organelle == 'o2' or 'o2' in d.partners]
+    assert [line.partition('?')[0] + '?' for line in lines] == [GATES[d.gate].question for d in decisions
+                                                                if d.organelle == 'o2' or 'o2' in d.partners]
 
 
 # --- each event

@@ -148,7 +148,7 @@ def test_what_is_known_is_not_asked_again_until_it_is_old(host):
         assert len(m.a.examiner.exams) == calls
 
 
-@pytest.mark.parametrize('tokens, calls, promise', [((7, 7), 0, -1.), ((8, 7), 1, -1.), ((7, 8), 1, -1.),
+@pytest.mark.parametrize('tokens, calls, promise', [((7, 7), 0, None), ((8, 7), 1, None), ((7, 8), 1, None),
                                                     ((8, 8), 2, .5)])
 def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, calls, promise):
     m = meeting(host, tokens=0, worth=0.)
@@ -159,7 +159,7 @@ def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, calls, prom
     turns, found = candidate_pairs(m)
     assert bool(found) == (calls == 2), 'an unknown promise makes no pair, even where any promise is enough'
     stops = {(d.gate, d.numbers['promise']) for steps in turns.values() for d in steps if not d.passed}
-    assert stops == (set() if found else {('no_partner', -1.)})
+    assert stops == (set() if found else {('no_partner', None)})
 
 
 def test_two_organelles_that_need_the_commons_do_not_spend_it_twice(host):
@@ -185,7 +185,7 @@ def test_a_promise_is_the_best_of_both_in_each_family(host):
     m.a.skill['o2'] = {'math': (1., 9)}
     assert m.a.promise('o1', 'o2', m.facts) == 0., 'an organelle that is better in both gains nothing'
     del m.a.skill['o1']
-    assert m.a.promise('o1', 'o2', m.facts) == -1., 'what is not known is no promise'
+    assert m.a.promise('o1', 'o2', m.facts) is None, 'what is not known is no promise'
 
 
 # --- pairs
@@ -259,7 +259,7 @@ def test_an_organelle_whose_best_partner_is_taken_takes_the_next(host):
     m = meeting(host, niches=FAMILIES[:3], merges=2)
     turns, found = candidate_pairs(m)
     assert found == [('o1', 'o2')] and turns['o3'][-1].gate == 'no_partner'
-    assert turns['o3'][-1].numbers == dict(promise=-1., worth=.1, best='no organelle', fits=0), 'none is left'
+    assert turns['o3'][-1].numbers == dict(promise=None, worth=.1, best='no organelle', fits=0), 'none is left'
 
 
 def test_a_pair_that_is_stopped_leaves_its_place_to_the_next(host):

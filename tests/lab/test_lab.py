@@ -22,7 +22,7 @@ from evolora.evaluation.evaluation import example
 from evolora.tasks.families import Grade
 from evolora.tasks.forms import Form
 from evolora.tasks.forms import FORMS
-from evolora.assimilation.gates import EVENTS, GATES
+from evolora.assimilation.gates import EVENTS, GATES, gate_label
 from evolora.host.model import load_host, tiny_host
 from evolora.lab.lab import Lab
 from evolora.lab.live_charts import live_spec, points, stops
@@ -871,7 +871,7 @@ def test_a_gate_keeps_its_colour_while_a_run_goes_on(ecology):
     def colors(kept):       # a picture has five gates at most, and the others
         counts = {name: 1 + 99 * (name in kept) for name in names}
         scale = live_spec([ecology.history[0].row | {'gates': counts}])['vconcat'][-1]['encoding']['color']['scale']
-        assert set(scale['domain']) == {*kept, 'other'}
+        assert set(scale['domain']) == {*map(gate_label, kept), 'other'}
         return dict(zip(scale['domain'], scale['range'], strict=True))
     drawn = [colors(names[i:i + 5]) for i in range(len(names) - 4)]
     for one, other in zip(drawn, drawn[1:]): assert all(other[name] == one[name] for name in one.keys() & other.keys())

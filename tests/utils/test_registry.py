@@ -252,7 +252,7 @@ def test_a_gate_of_ones_own_stops_a_merge_and_is_counted_explained_and_replayed(
     assert made.outcome == 'merged' and 'broad' not in {d.gate for d in free}, 'registered is not at work'
     decisions, attempts = decided(meeting(host, gates=['broad']))       # all organelles there are of rank 2
     assert not attempts and tally(decisions) == {'broad': 2}
-    assert 'broad STOPPED: o1 has rank 2 for' in explain(decisions, 'o1').split('\n')[-1]
+    assert 'NO, broad (broad): o1 has rank 2 for' in explain(decisions, 'o1').split('\n')[-1]
     rows = [json.loads(json.dumps(vars(d))) for d in decisions]
     assert replay(rows) == [] and rows[-1]['numbers']['rank'] == 2
     rows[-1]['numbers']['rank'] = 3
@@ -314,7 +314,7 @@ def test_a_run_goes_on_with_the_same_parts_alone(tmp_path, host):
     assert go_on() == 2
     for book, name, other in ((FAMILIES, 'string.reverse', lambda: register_family(Graded(), replace=True)),
                               (RULES, 'positive', lambda: register_rule(positive, costs='hebbian', replace=True)),
-                              (GATES, 'broad', lambda: register_gate(changed(BROAD, asks='else?'), replace=True))):
+                              (GATES, 'broad', lambda: register_gate(changed(BROAD, question='else?'), replace=True))):
         other()
         one_line(go_on, f'{name} was', 'parts of your own')
         del book[name], book.own[name]
