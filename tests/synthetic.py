@@ -134,7 +134,7 @@ def records(*, generations=30, size=16, tries=6, seed=0):
             accuracy=right / len(episodes), parse_rate=.97, progress=right / len(episodes), roi=revenue / cost,
             revenue=revenue, penalty=0., cost=cost, net=revenue - cost, energy=float(sum(energy.values())),
             energy_gini=.2, effective_population=12., best=best, best_fitness=float(skill[best].mean()), lp_mix=.5,
-            reliability=.4, drift=.01 * generation, leashed=0, gflops={'play': 20., 'learn': 40.},
+            reliability=.4, kl_from_host=.01 * generation, kl_limited=0, gflops={'play': 20., 'learn': 40.},
             gate_answers=0, gate_right=0, gate_tokens=0, floor=1., roi_gate=1., gates=dict(tally(decisions), paid=size),
             cells={f'{family}:{depth}': dict(episodes=len(tried), accuracy=float(np.mean(tried)) if tried else None,
                                              success_ema=.3, learning_progress=.01, price=float(price))

@@ -152,7 +152,7 @@ def _compute(generations: pd.DataFrame) -> dict[str, float]:
     "KL from the host in nats a token, and GFLOPs: means over generations"
     parts = ('play', 'learn', 'teach', 'gate')
     flops = {f'GFLOPs, {k}': np.mean([g.get(k, 0.) for g in generations['gflops']]) for k in parts}
-    return {'KL from the host, nats a token': generations['drift'].mean()} | flops
+    return {'KL from the host, nats a token': generations['kl_from_host'].mean()} | flops
 
 READING = ('Rates are pooled over the generations named; low and high are the ends of the 95 % interval (Wilson, with '
            'the answers to one question taken as a cluster). '

@@ -34,7 +34,7 @@ class AssimilationConfig(BaseModel):
     merges: int = _knob(0, 'pairs that may be tested in a generation; 0 switches assimilation off', ge=0)
     wait: int = _knob(4, 'generations that an organelle waits after its birth, and between two tests', ge=0)
     scores: int = _knob(8, 'different tasks that an organelle must have met in its best family', ge=1)
-    suitors: int = _knob(4, 'candidate partners that the foremost organelle is compared with', ge=1, le=7)
+    candidates: int = _knob(4, 'candidate partners that the foremost organelle is compared with', ge=1, le=7)
     survey: int = _knob(24, 'questions by which they are compared in each family', ge=4)
     worth: float = _knob(.1, 'promised uplift below which no child is made', ge=0, le=1)
     reserve: float = _knob(2., 'energy that the two parents keep after a birth, and that never buys tokens', ge=0)
@@ -47,7 +47,7 @@ class AssimilationConfig(BaseModel):
     least_power: float = _knob(.5, 'power below which a test is not begun', ge=0, lt=1)
     pairs: int = _knob(1000, 'most pairs of answers in a test', ge=8)
     look: int = _knob(48, 'pairs between two looks', ge=8)
-    sitting: int = _knob(480, 'pairs after which a child goes on probation if its test is still open', ge=8)
+    probation_after: int = _knob(480, 'pairs after which a child goes on probation if its test is still open', ge=8)
     futility: float = _knob(.05, 'predictive probability of success below which a test is given up', ge=0, lt=1)
     canary: int = _knob(16, 'easy tasks that a child must not forget', ge=1)
     canary_kept: float = _knob(.75, 'share of those that the host solves which a child must solve', ge=0, le=1)
@@ -237,7 +237,7 @@ def pair(self: Assimilation, turns: dict[str, list[Decision]], facts: pd.DataFra
     first = {self._niche(id): id for id in sorted(ready, key=lambda id: lead[id])}
     ready = [id for id in ready if ask('second_in_niche', id, best=first[self._niche(id)],
                                        low=float(lead[id]), first=float(lead[first[self._niche(id)]]))]
-    foremost = sorted(ready, key=lambda id: -lead[id])[:c.suitors + 1]
+    foremost = sorted(ready, key=lambda id: -lead[id])[:c.candidates + 1]
     fits = self._suitable(foremost)
     self.survey([id for id in foremost if any(id in f for f in fits)], generation, rng=rng, seed_for=seed_for)
     worth = lambda promise: -math.inf if promise is None else promise       # what is not known comes last

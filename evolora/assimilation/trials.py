@@ -205,7 +205,7 @@ def attempt(a: Assimilation, parents: tuple[str, str], generation: int, *, plast
     if not _harmless(s): return Attempt(s.decisions, s.decisions[-1].gate, None, child.gflops)
     gate, level = a.levels.open()
     tests = {id: PairedTest(level, most=plan.pairs, least=c.look, futility=c.futility) for id in parents}
-    _test(s, tests, c.sitting if _room(a) else plan.pairs)
+    _test(s, tests, c.probation_after if _room(a) else plan.pairs)
     if found := [t.discordant for t in tests.values() if t.pairs]:
         a.discordant += .2 * (float(np.mean(found)) - a.discordant)
     controls = {id: s.who[id] for id in parents}     # a parent may die before the first look on probation

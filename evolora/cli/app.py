@@ -327,7 +327,7 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
     from evolora.host.mechanisms.program_source import read_program
     from evolora.host.pretraining import PretrainingConfig, pretrain
     config = PretrainingConfig(seed=seed)
-    if steps: config = config.model_copy(update={'steps': steps, 'schooling': min(steps, config.schooling)})
+    if steps: config = config.model_copy(update={'steps': steps, 'first_stage': min(steps, config.first_stage)})
     unfinished(out)
     program = None if attention is None else _examined(read_program(attention), config)
     torch.set_num_threads(threads)

@@ -111,7 +111,7 @@ class Controls:
         checked = {name: _checked(name, value) for name, value in values.items()}
         with self._lock: self._turns |= checked
 
-    def thumb(self, organelle: str, prompt: str | tuple[str, ...], # a tuple has solved questions in front
+    def feedback(self, organelle: str, prompt: str | tuple[str, ...], # a tuple has solved questions in front
               answer: str, up: bool) -> None:
         "Positive or negative feedback on an answer; the last counts. ValueError for a dead organelle or unusable text"
         if not isinstance(organelle, str) or organelle not in self.population:
@@ -204,8 +204,8 @@ def _booked(self: Controls, verdict: dict, ledger: Ledger, generation: int) -> d
     if isinstance(verdict['prompt'], list): verdict = verdict | {'prompt': verdict['prompt'][-1]}
     if id not in self.population: return dict(generation=generation, **verdict, reward=None, energy=None)
     energy = w if verdict['up'] else -min(w, ledger.balance(id)) + 0.
-    if verdict['up']: ledger.grant(id, energy, 'praise', generation)
-    else: ledger.charge(id, -energy, 'blame', generation)
+    if verdict['up']: ledger.grant(id, energy, 'positive feedback', generation)
+    else: ledger.charge(id, -energy, 'negative feedback', generation)
     return dict(generation=generation, **verdict, reward=w if verdict['up'] else 0. - w, energy=energy)
 
 # %% ../../nbs/07_ecology/06_controls.ipynb #4bab67cf
@@ -219,7 +219,7 @@ def state(self: Controls) -> dict:
     "All values and waiting requests, as plain JSON"
     with self._lock: turns, verdicts = dict(self._turns), _rows(self._verdicts)
     return {'values': {name: _at(self.config, k.field) for name, k in KNOBS.items() if k.field},
-            'winter': list(self._winter), 'turns': turns, 'thumbs': verdicts}
+            'winter': list(self._winter), 'turns': turns, 'feedback': verdicts}
 
 @patch
 def restore(self: Controls, state: dict) -> None:
@@ -227,5 +227,5 @@ def restore(self: Controls, state: dict) -> None:
     for name, value in state['values'].items(): self.config = _with(self.config, KNOBS[name].field,
                                                                     _checked(name, value))
     self._winter = tuple(map(int, state['winter']))
-    self._verdicts = {(t['organelle'], _turns(t['prompt']), t['answer']): t['up'] for t in state['thumbs']}
+    self._verdicts = {(t['organelle'], _turns(t['prompt']), t['answer']): t['up'] for t in state['feedback']}
     self._turns = {name: _checked(name, value) for name, value in state['turns'].items()}

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['READ', 'CASES', 'PATIENCE', 'LAST', 'Seen', 'seen_in', 'by_cell', 'books', 'break_even', 'inert', 'Diagnosis',
-           'diagnose', 'dark', 'doomed', 'Patience']
+           'diagnose', 'unpaid_generations', 'extinction_certain', 'EarlyStopping']
 
 # %% ../../nbs/07_ecology/05_diagnosis.ipynb #352e3b78
 import shlex
@@ -139,7 +139,7 @@ def _lost(before: dict, now: dict) -> list[str]:
     "It earned before: neither the form nor the cells are the reason"
     share = lambda x: 'nothing' if x is None else f'{x:.1%}'
     state = lambda r: f"{share(r['parse_rate'])} read, {share(r['accuracy'])} right" + (
-        '' if r['drift'] is None else f", {r['drift']:.2f} nats a token from the host")
+        '' if r['kl_from_host'] is None else f", {r['kl_from_host']:.2f} nats a token from the host")
     return [f"energy was earned until generation {before['generation']}: {state(before)}; "
             f"in generation {now['generation']}: {state(now)}",
             'host and form are the same as then; organelles, the cells they were asked in and knobs may differ']
@@ -236,19 +236,19 @@ def diagnose(seen: Sequence[Seen], economy: EconomyConfig = EconomyConfig(), *,
 # %% ../../nbs/07_ecology/05_diagnosis.ipynb #c491f1c1
 PATIENCE, LAST = 3, 5       # what drivers take; generations that are looked at after an extinction
 
-def dark(history: Sequence) -> int:
+def unpaid_generations(history: Sequence) -> int:
     "Generations in a row without any revenue, up to now"
     n = 0
     while n < len(history) and not history[-1 - n].row['revenue'] > 0: n += 1
     return n
 
-def doomed(ecology) -> bool:
+def extinction_certain(ecology) -> bool:
     "Whether each organelle will be bankrupt at its next ticket"
     ledger, economy = ecology.ledger, ecology.controls.config.economy
     due = economy.ticket * ecology.controls.season(ecology.generation).ticket
     return all(ledger.balance(id) < due and strikes + 1 >= economy.grace for id, strikes in ledger.strikes.items())
 
-class Patience:
+class EarlyStopping:
     "Stops a driver after so many dark generations in a row; keeps the records that a diagnosis needs"
     def __init__(self, ecology, generations: int = PATIENCE, # 0 waits for ever, and reports only an extinction
                  earlier: Callable[[int], list[Seen]] | None = None): # from a generation on, where a run was resumed
@@ -261,7 +261,7 @@ class Patience:
     def _keep(self, record) -> None:
         if record.episodes is not None: self._kept.append(Seen(record.row, record.episodes, record.ledger))
 
-    def hear(self, record) -> None:
+    def observe(self, record) -> None:
         "A hook: keep the record of a generation, and check; `found` is then a diagnosis, or None"
         self._keep(record)
         self.check()
@@ -273,19 +273,20 @@ class Patience:
         return self.found
 
     def _reason(self) -> str:
-        e, n = self.ecology, dark(self.ecology.history)
+        e, n = self.ecology, unpaid_generations(self.ecology.history)
         if not len(e.population): return f'no organelle is left after generation {e.generation - 1}'
         alive = f'{len(e.population)} organelles are alive, and all is kept'
         if self.generations and n and n % self.generations == 0:
             return f'stopped: no energy was earned in generations {e.generation - n} to {e.generation - 1}; {alive}'
-        if self.generations and doomed(e): return f'stopped: each organelle is bankrupt at its next ticket; {alive}'
+        if self.generations and extinction_certain(e):
+            return f'stopped: each organelle is bankrupt at its next ticket; {alive}'
         return ''
 
     def look(self, why: str = '') -> Diagnosis:
         "The diagnosis of the latest generations: of the dark ones, if there are any"
         e, seen, history = self.ecology, list(self._kept), self.ecology.history
         if self.earlier and len(seen) < self._kept.maxlen: seen = self.earlier(e.generation - self._kept.maxlen)
-        if n := dark(history) if len(e.population) else 0: seen = seen[-n:]
+        if n := unpaid_generations(history) if len(e.population) else 0: seen = seen[-n:]
         lived = history[:-len(seen)] if seen else []
         before = next((g.row for g in reversed(lived) if g.row['revenue'] > 0), None)
         return diagnose(seen, e.controls.config.economy, why=why, before=before, host=e.host.id, form=str(e.host.form),

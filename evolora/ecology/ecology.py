@@ -25,7 +25,7 @@ from ..assimilation.pairing import Assimilation
 from ..assimilation.trials import Merge, attempt, probation
 from .config import EcologyConfig
 from .controls import Controls, Applied
-from .diagnosis import Patience
+from .diagnosis import EarlyStopping
 from .lifecycle import Demography
 from .record import Generation, hashes_of
 from .variation import reliability
@@ -103,7 +103,7 @@ class Ecology:
             self.demography.observe(episodes, self.generation)
             with self._timed('assimilate'):
                 decisions, taught = self._assimilate(tasks, answers, episodes, season)
-            with self._timed('select'): fitness = self.demography.live_or_die(self.generation, self._bankrupt)
+            with self._timed('select'): fitness = self.demography.select(self.generation, self._bankrupt)
             with self._timed('adapt'): cells = self._adapt(episodes)
             return self._record(episodes, season, gates + tally(decisions), learned, cells, fitness, decisions, taught,
                                 applied)
@@ -142,9 +142,9 @@ def knobs(self: Ecology) -> dict[str, float]:
     return self.controls.values(self.generation)
 
 @patch
-def thumb(self: Ecology, organelle: str, prompt: str, answer: str, up: bool) -> None:
+def feedback(self: Ecology, organelle: str, prompt: str, answer: str, up: bool) -> None:
     "Positive or negative human feedback on an answer; it is applied when the next generation begins"
-    self.controls.thumb(organelle, prompt, answer, up)
+    self.controls.feedback(organelle, prompt, answer, up)
 
 @patch
 def tune(self: Ecology) -> None:
@@ -228,7 +228,7 @@ def _settle(self: Ecology, episodes: dict[str, list], season) -> Counter:
 def _learn(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answers | None,
            episodes: dict[str, list], applied: Applied) -> pd.DataFrame:
     "One update of every organelle that answered or got human feedback; a row for each: KL, trust region, GFLOPs, …"
-    if not tasks and not applied.examples: return pd.DataFrame(columns=['kl', 'leash', 'gflops'])
+    if not tasks and not applied.examples: return pd.DataFrame(columns=['kl', 'kl_scale', 'gflops'])
     cells, who = [str(c) for c in plan['cell']], episodes['organelle']
     advantage = self.plasticity.advantages(np.array(episodes['reward']), who, episodes['task'], cells)
     prompts, tokens, judged, merit = zip(*applied.examples) if applied.examples else [()] * 4
@@ -355,8 +355,8 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, dec
                effective_population=money.effective_population(balances),
                best=str(best.index[0]) if len(best) else None,
                best_fitness=float(best.competence.iloc[0]) if len(best) else None,
-               reliability=reliability(self.demography.recent), drift=float(far.mean()) if len(far) else None,
-               leashed=int((learned.leash < 1).sum()),
+               reliability=reliability(self.demography.recent), kl_from_host=float(far.mean()) if len(far) else None,
+               kl_limited=int((learned.kl_scale < 1).sum()),
                gflops={'play': fsum(episodes['gflops']), 'learn': fsum(learned.gflops), 'gate': bill['gflops'],
                        'teach': taught},
                gate_answers=bill['answers'], gate_right=bill['right'], gate_tokens=bill['tokens'],
@@ -391,15 +391,15 @@ def _stop_softly():
 @patch
 def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation], None]] = (), # get each record
         log: Callable[[str], None] | None = print, # gets a line a generation; None prints nothing
-        patience: int | Patience = 0, # generations in a row without revenue after which it stops; 0: never
+        patience: int | EarlyStopping = 0, # generations in a row without revenue after which it stops; 0: never
        ) -> list[Generation]: # as `history` keeps them: all numbers, but only the last with cells and tables
     "Run some generations; ends early, and logs why, when no organelle is left, patience is over, or at Ctrl-C"
     if generations < 1: raise ValueError(f"expected at least 1 generation, got {generations}")
-    begin, watch = len(self.history), patience if isinstance(patience, Patience) else Patience(self, patience)
+    begin, watch = len(self.history), patience if isinstance(patience, EarlyStopping) else EarlyStopping(self, patience)
     with _stop_softly() as stop:
         while len(self.history) < begin + generations and len(self.population) and not (stop['asked'] or watch.found):
             record = self.step()
-            for hook in (*hooks, watch.hear): hook(record)
+            for hook in (*hooks, watch.observe): hook(record)
             if log: log(record.ticker())
     if log and watch.found: log(str(watch.found))
     elif log and stop['asked']: log(f'stopped after generation {self.generation - 1}, which is kept')

@@ -260,7 +260,7 @@ def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, i
         work += [(f'play, {when}', n * answer, f'{n} answers'),
                  (f'learn, {when}', learning(n), f'{p.rule}, if every answer teaches, and the KL trust region')]
     if a.merges:
-        n = 2 * a.canary + 3 * (a.probe + (a.sitting if a.trials else a.pairs))
+        n = 2 * a.canary + 3 * (a.probe + (a.probation_after if a.trials else a.pairs))
         work += [('tests of merges', a.merges * n * answer, f'at most: {a.merges} of up to {n} answers; most '
                   'generations have none')]
     return [(f'work: {what}', x, 'FLOPs', why) for what, x, why in work]

@@ -129,7 +129,7 @@ def ranking(self: Demography) -> pd.DataFrame:
     return table.iloc[np.lexsort((table.cost, -table.competence))]
 
 @patch
-def live_or_die(self: Demography, generation: int, bankrupt: Iterable[str]) -> pd.DataFrame:
+def select(self: Demography, generation: int, bankrupt: Iterable[str]) -> pd.DataFrame:
     "Bankruptcies, selection, births; returns the ranking that decided, as `survivors` gives it"
     for id in bankrupt:
         if id in self.population: self.bury(id, generation, 'bankrupt')

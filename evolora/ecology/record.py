@@ -63,7 +63,7 @@ class Generation:
         news = ' '.join(f'{name} {r["gates"][name]}' for name in _NEWS if r['gates'].get(name)) or 'quiet'
         mean = r['energy'] / r['alive'] if r['alive'] else 0.
         return (f"generation {r['generation']:>3} | ROI {_short(r['roi'])} | accuracy {_short(r['accuracy'])} | "
-                f"KL {_short(r['drift'])} | "
+                f"KL {_short(r['kl_from_host'])} | "
                 f"energy {mean:.1f} each | alive {r['alive']} (+{r['births']} −{r['deaths']}) | {r['season']} | "
                 f"gates {news} | {self.timing['seconds']:.1f} s")
 

@@ -34,8 +34,8 @@ TABLES = {
     'generations': dict(generation=int, season=str, alive=int, births=int, deaths=int, episodes=int, accuracy=float,
                         parse_rate=float, progress=float, roi=float, revenue=float, penalty=float, cost=float,
                         net=float, energy=float, energy_gini=float, effective_population=float, best=str,
-                        best_fitness=float, reliability=float, drift=float, leashed=int, gflops=dict, lp_mix=float,
-                        gate_answers=int, gate_right=int, gate_tokens=int, floor=float, roi_gate=float,
+                        best_fitness=float, reliability=float, kl_from_host=float, kl_limited=int, gflops=dict,
+                        lp_mix=float, gate_answers=int, gate_right=int, gate_tokens=int, floor=float, roi_gate=float,
                         cells=dict, gates=dict),
     'ledger': dict(generation=int, organelle=str, account=str, reason=str, amount=float, balance=float),
     'lineage': dict(generation=int, event=str, organelle=str, parents=list, operator=str, rank=int, traits=dict,
@@ -136,6 +136,7 @@ def _encode(table: str, rows: list[dict]) -> str:
     raise ValueError(f"{table} row: expected at most {_MAX_LINE} bytes, got {size}; keep large things elsewhere")
 
 # %% ../../nbs/07_ecology/09_runs.ipynb #3819e9af
+_FORMAT = 2      # of the tables and of `run.json`; 1 had other names of columns and of fields of the configuration
 _RECORD = dict(format=int, version=str, seed=int, host=dict, config=dict, hashes=dict)
 _HOST = dict(id=str, device=str, dtype=str, threads=int)
 
@@ -144,7 +145,8 @@ def _record_misfits(record: dict) -> str:
     if wrong := _misfits(record, _RECORD): return wrong
     empty = [name for name in _RECORD if record[name] is None]
     if empty: return f"{', '.join(empty)} expected a value, got null"
-    if record['format'] != 1: return f"expected format 1, got {record['format']}; it needs another version of evolora"
+    if record['format'] != _FORMAT:
+        return f"expected format {_FORMAT}, got {record['format']}; it needs another version of evolora"
     for key, value in {'id': None, **record['host']}.items():
         if key in _HOST and type(value) is not _HOST[key]: return f"host expected its {key}, got {value!r:.60}"
     if not 1 <= record['host'].get('threads', 1) <= 1024: return 'host expected 1 to 1024 threads, got others'
@@ -216,7 +218,7 @@ class Run:
               ) -> 'Run':
         "Begin a run in a folder that does not exist yet; the hash of the configuration is added to the hashes"
         config = _plain(config)
-        _begin(Path(folder), dict(format=1, version=version, seed=_plain(seed), host=_plain(host), config=config,
+        _begin(Path(folder), dict(format=_FORMAT, version=version, seed=_plain(seed), host=_plain(host), config=config,
                                   hashes=_plain(hashes or {}) | {'config': config_hash(config)}), fill)
         return cls.open(folder)
 

@@ -19,7 +19,7 @@ from .. import __version__
 from .checkpoint_files import (checkpoints, prune, read_births, read_checkpoint, verified,
                                               write_checkpoint)
 from .config import EcologyConfig, checked_config
-from .diagnosis import Diagnosis, Patience, Seen, seen_in
+from .diagnosis import Diagnosis, EarlyStopping, Seen, seen_in
 from .ecology import Ecology
 from .record import Generation, hashes_of
 from .runs import TABLES, Run, begin, differences
@@ -119,7 +119,7 @@ def live(self: Session, generations: int, *, # in total, earlier ones included
         ) -> Diagnosis | None: # why it ended early; None if it did not, or if a user stopped it
     "Run until so many generations are there, and save; Ctrl-C stops after the current one, and all of it is kept"
     with self._at_work():
-        left, watch = generations - self.ecology.generation, Patience(self.ecology, patience, self.seen)
+        left, watch = generations - self.ecology.generation, EarlyStopping(self.ecology, patience, self.seen)
         alive = len(self.ecology.population)
         if left > 0 and alive: self.ecology.run(left, hooks=[self._keep, *hooks], log=log, patience=watch)
         elif left > 0 and log: log(str(watch.check()))

@@ -17,8 +17,8 @@ from .prices import EconomyConfig, nonnegative
 
 # %% ../../nbs/02_economy/02_ledger.ipynb #f9eaebf9
 ACCOUNTS = {'genesis': 'mint', 'nursery': 'mint', 'market': 'mint', 'subsidy': 'mint', 'relief': 'mint',
-            'stipend': 'mint', 'praise': 'mint', 'commons': 'sink', 'compute': 'sink', 'fines': 'sink',
-            'blame': 'sink', 'overflow': 'sink', 'estate': 'sink', 'evidence': 'sink', 'pool': 'pool'}
+            'stipend': 'mint', 'positive feedback': 'mint', 'commons': 'sink', 'compute': 'sink', 'fines': 'sink',
+            'negative feedback': 'sink', 'overflow': 'sink', 'estate': 'sink', 'evidence': 'sink', 'pool': 'pool'}
 _OPENINGS = {'founder': 'genesis', 'birth': 'nursery'}
 _COLUMNS = ['generation', 'organelle', 'account', 'reason', 'amount', 'balance']
 

@@ -147,7 +147,7 @@ def _team(population, router: Router, family: str | None, members: str | Sequenc
 # %% ../../nbs/09_evaluation/04_answering.ipynb #6e931f7c
 class _Answer(NamedTuple):
     "What a member of the team answered"
-    who: str | None
+    organelle: str | None
     text: str
     tokens: tuple[int, ...]
     value: str | None           # its content in one spelling; None if it cannot be read
@@ -178,17 +178,17 @@ def _named(id: str | None) -> str: return 'the host' if id is None else id
 
 # %% ../../nbs/09_evaluation/04_answering.ipynb #1eb02775
 def _routed(case: _Case) -> _Choice:
-    who = case.answers[0].who
+    who = case.answers[0].organelle
     return _Choice(0, f'{_named(who)} answers: {case.team[who]}', [math.nan])
 
 def _voted(case: _Case) -> _Choice:
     "The value that most members gave; between equals that of the member with the highest rank"
     votes = Counter(a.value for a in case.answers if a.value is not None)
-    if not votes: return _Choice(0, f'no member gave an answer that can be read: {_named(case.answers[0].who)} is '
+    if not votes: return _Choice(0, f'no member gave an answer that can be read: {_named(case.answers[0].organelle)} is '
                                     'trusted most', [0.] * len(case.answers))
     counts = [float(votes[a.value]) for a in case.answers]
     at, tied = counts.index(max(counts)), sum(n == max(counts) for n in votes.values()) > 1
-    tie = f', and as many another one: {_named(case.answers[at].who)} is trusted most' if tied else ''
+    tie = f', and as many another one: {_named(case.answers[at].organelle)} is trusted most' if tied else ''
     return _Choice(at, f'{max(counts):.0f} of {len(counts)} gave this answer{tie}', counts)
 
 def _verified(case: _Case, scores: list[float]) -> _Choice:
@@ -221,7 +221,7 @@ class Reply:
     "An answer of a colony, and where it comes from"
     prompt: str
     text: str                   # the answer that was chosen
-    who: str | None             # the member that gave it; None is the bare host
+    organelle: str | None             # the member that gave it; None is the bare host
     why: str
     strategy: str
     guess: Guess
@@ -229,7 +229,7 @@ class Reply:
     flops: int                  # of all answers, and of verifying them
     how: str = ''               # in which form it was asked; empty for the question alone
 
-    def __repr__(self) -> str: return f"Reply({self.text!r} of {_named(self.who)} by {self.strategy}: {self.why})"
+    def __repr__(self) -> str: return f"Reply({self.text!r} of {_named(self.organelle)} by {self.strategy}: {self.why})"
 
     def _repr_markdown_(self) -> str:
         family, nearest, like = self.guess
@@ -294,13 +294,13 @@ def _choices(population, cases: list[_Case], strategy: str) -> list[_Choice]:
     return [_verified(case, scores) for case, scores in zip(cases, _read(population, cases))]
 
 def _reply(case: _Case, choice: _Choice, strategy: str) -> Reply:
-    given = {a.who: (a.text, score) for a, score in zip(case.answers, choice.scores)}
+    given = {a.organelle: (a.text, score) for a, score in zip(case.answers, choice.scores)}
     asked = case.team if strategy == 'verify' else given
     texts, scores = zip(*(given.get(id, ('(verifies)', math.nan)) for id in asked))
     table = pd.DataFrame({'organelle': pd.Series(list(asked), dtype=object), # in which None stays None
                           'why': [case.team[id] for id in asked], 'text': texts, 'score': scores})
     best, q = case.answers[choice.at], case.question
-    return Reply(q.text, best.text, best.who, choice.why, strategy, q.guess, table, case.flops, q.how)
+    return Reply(q.text, best.text, best.organelle, choice.why, strategy, q.guess, table, case.flops, q.how)
 
 # %% ../../nbs/09_evaluation/04_answering.ipynb #e4b9358e
 def replies(population, prompts: Sequence[str], *, router: Router,

@@ -20,7 +20,7 @@ import pandas as pd
 from fastcore.basics import patch
 from pydantic import ValidationError
 
-from ..ecology.diagnosis import Patience
+from ..ecology.diagnosis import EarlyStopping
 from ..ecology.ecology import Ecology
 from ..ecology.record import hashes_of
 from ..ecology.runs import differences
@@ -45,7 +45,7 @@ _EVERYWHERE, _GOLD = dict(blocks=None), dict(source='gold', blocks=None, tasks=2
 _ALONE = dict(founders=1, capacity=1, economy=dict(ticket=0.), variation=dict(mu=1, offspring=0),
               assimilation=dict(merges=0),
               curriculum=dict(budget=64., budget_min=64, budget_max=64))
-def _rule(name, step, **more): return PlasticityConfig(rule=name, step=step, **more)
+def _rule(name, rate, **more): return PlasticityConfig(rule=name, learning_rate=rate, **more)
 
 # Learning rates, ranks, blocks, batches and noise were chosen on the selection stream.
 CONDITIONS: dict[str, Condition] = {c.name: c for c in (
@@ -87,7 +87,7 @@ class Life:
     def __init__(self, host: Host, condition: Condition, *, seed: int = 0):
         self.condition, self.host, self.spent, self.each = condition, host, Spent(), {}
         self.ecology = Ecology(host, condition.config(), seed=seed)
-        self.updates, self.watch = 0, Patience(self.ecology, 0)
+        self.updates, self.watch = 0, EarlyStopping(self.ecology, 0)
 
     @property
     def population(self) -> Population: return self.ecology.population
@@ -105,7 +105,7 @@ class Life:
         self.spent.answered(row['gate_tokens'], row['gate_answers'], row['gate_right'])
         self.spent.seconds += time.perf_counter() - start
         self.updates += 1
-        self.watch.hear(record)
+        self.watch.observe(record)
         if not len(self.population):
             raise ValueError(f"{self.condition.name}: expected organelles that are alive, got none after generation "
                              f"{record.row['generation']}; {self.watch.found.line}")

@@ -152,7 +152,7 @@ def _specialists(host: Host, homes: Sequence[Cell], updates: int, seed: int) -> 
     population = Population(host, capacity=len(homes), blocks=1)
     founder = population.birth(rng=stream(seed, purpose='acceptance founder'), rank=8)
     for _ in homes[1:]: population.birth(population.factors(founder.id))
-    plasticity = Plasticity(population, PlasticityConfig(rule='local', step=.02, probe=0.))
+    plasticity = Plasticity(population, PlasticityConfig(rule='local', learning_rate=.02, probe=0.))
     rng = lambda update, id: stream(seed, generation=update, purpose='acceptance lessons', organelle=id)
     for update in range(updates):
         asked = [(id, t) for id, cell in zip(population.ids, homes)

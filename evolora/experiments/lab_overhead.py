@@ -24,7 +24,7 @@ import pandas as pd
 
 from ..analysis.run_charts import CHARTS, lacks
 from ..analysis.tables import load
-from ..analysis.weights import (chart_delta, chart_drift, chart_similarity, chart_spectra, delta_norms, drift,
+from ..analysis.weights import (chart_delta, chart_movement, chart_similarity, chart_spectra, delta_norms, movement,
                                 similarity, spectra)
 from ..ecology.config import load_config
 from ..ecology.ecology import Ecology
@@ -184,7 +184,7 @@ def faults(folder: Path) -> pd.Series:
         'delta': chart_delta(delta_norms(population, organelle)).to_dict(),
         'spectra': chart_spectra(spectra(population, organelle)).to_dict(),
         'similarity': chart_similarity(similarity(population)).to_dict(),
-        'drift': chart_drift(drift(population, births, by='block')).to_dict()}
+        'movement': chart_movement(movement(population, births, by='block')).to_dict()}
     missing = {name: lacks(spec) for name, spec in specs.items()} | {
         'live': _panel_lacks(live_spec(Run.open(folder).rows('generations')))}
     return pd.Series(missing, name='lacks').rename_axis('chart')

@@ -30,7 +30,7 @@ from ..ecology.record import hashes_of
 from ..ecology.runs import config_hash
 from ..evaluation.host_calibration import Calibration, Forecast
 from ..evaluation.evaluation import Evaluation, answer, answer_all
-from ..evaluation.forgetting import harm
+from ..evaluation.forgetting import forgetting_scores
 from ..evaluation.routing import fit_router
 from .baselines import train
 from .ecology_vs_rivals import each, packed, read_cells, unpacked
@@ -218,7 +218,7 @@ def run_arm(folder: str | Path, settings: Settings, arm: str, seed: int) -> dict
     "Live or train, evaluate once, and write the cell; returns it"
     start, path = time.perf_counter(), _path(folder, arm, seed)
     host = load_host(settings.host, threads=1).in_form(settings.form)
-    base, more = harm(host, None), {}
+    base, more = forgetting_scores(host, None), {}
     if arm == 'frozen': model, who, best = host, None, None
     elif arm == 'ecology':
         model, who, more = _live(host, settings, seed, settings.generations)
@@ -231,7 +231,7 @@ def run_arm(folder: str | Path, settings: Settings, arm: str, seed: int) -> dict
                         cells=[Cell.parse(c) for c in settings.cells])
         model, who = trained.population, trained.best
         best, more = who, {'gflops': trained.spent.gflops}
-    scored, hurt = _evaluated(model, settings, who), harm(model, best, base['answers'])
+    scored, hurt = _evaluated(model, settings, who), forgetting_scores(model, best, base['answers'])
     own = scored.answers.groupby('family', sort=False).success
     cell = dict(format=1, condition=arm, seed=seed, hashes=origin_of(host, settings, arm), gflops=0.) | more | dict(
         ways={'first': {'id': {'families': {f: [int(own.sum()[f]), int(n)] for f, n in own.size().items()},
@@ -272,7 +272,7 @@ def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budg
     for arm in ARMS[1:]:
         for step in steps:
             own = settings.model_copy(update=dict(
-                changes=settings.changes | {'plasticity': {'step': step}}, steps=dict.fromkeys(STEPS, step),
+                changes=settings.changes | {'plasticity': {'learning_rate': step}}, steps=dict.fromkeys(STEPS, step),
                 exam='selection', budget=budget, generations=generations))
             work[arm, step] = (place := Path(folder) / f'step-{step:g}', own, arm, seed)
             path = _path(place, arm, seed)

@@ -212,7 +212,7 @@ def update(self: Trainer, n: int | None = None) -> pd.DataFrame:
         self.spent = Spent(**before)
         raise ValueError(f"{self.condition.name}: expected finite weights, got others in update {self.updates + 1}; "
                          f"those of update {self.updates} are kept: take a learning rate (`step`) below "
-                         f"{self.condition.plasticity.step}")
+                         f"{self.condition.plasticity.learning_rate}")
     self.updates += 1
     self.spent.seconds += time.perf_counter() - start
     self.each = self.spent.since(Spent(**before), n, self.each)

@@ -77,18 +77,18 @@ class PretrainingConfig(BaseModel, extra='forbid', frozen=True):
     heads: int = Field(4, ge=1, description='attention heads; half as many for keys and values')
     basics: int = Field(1400, ge=0,
                         description='steps after which the attention moves to the families that are still hard')
-    schooling: int = Field(2600, ge=0, description='steps of the first stage, with accurate solvers only')
+    first_stage: int = Field(2600, ge=0, description='steps of the first stage, with accurate solvers only')
     steps: int = Field(3600, ge=1, description='steps in all; the learning rate falls after the first stage')
     rows: int = Field(20, ge=1, description='rows per step')
     row: int = Field(192, ge=64, description='tokens per row; documents are packed into it')
     rate: float = Field(.02, gt=0, description='learning rate of Muon, for the matrices in the blocks')
     rate_outer: float = Field(3e-3, gt=0, description='learning rate of AdamW, for embeddings and norms')
-    careful: float = Field(.25, ge=0, le=1, description='share of accurate solvers after the first stage')
+    accurate: float = Field(.25, ge=0, le=1, description='share of accurate solvers after the first stage')
     sloppy: float = Field(.25, ge=0, le=1, description='share of sloppy solvers; the rest holds misconceptions')
     checkpoint_every: int = Field(100, ge=1, description='steps between checkpoints')
 
 # %% ../../nbs/04_host/09_pretraining.ipynb #f4b0aa72
-RIGHT = {'careful': .97, 'sloppy': .30, 'contrary': .05}
+RIGHT = {'accurate': .97, 'sloppy': .30, 'contrary': .05}
 # How firmly a contrary solver holds each misconception; otherwise it is merely sloppy.
 CONVICTION = {'math': .4, 'math.sequence': 0., 'math.multi_step': .3, 'string.sort': 1., 'word.count': 1.,
               'json_repair': .5, 'logic.bool': .9, 'code.format': 1., 'regex.recognition': .3, 'regex.synthesis': .3}
@@ -109,9 +109,9 @@ ATTENTION = {'math': (2., 3., 2.), 'math.sequence': (1.5, 4., 4.), 'math.multi_s
              'regex.synthesis': (1.2, 1.5, 1.)}
 DEPTHS = (.3, .3, .25, .15)
 
-def draw_document(rng: np.random.Generator, *, careful: float, sloppy: float, phase: int = 2) -> list[tuple[str, str]]:
+def draw_document(rng: np.random.Generator, *, accurate: float, sloppy: float, phase: int = 2) -> list[tuple[str, str]]:
     "One to three questions with the answers of one solver, from the train stream only"
-    solver = str(rng.choice(['careful', 'sloppy', 'contrary'], p=[careful, sloppy, 1 - careful - sloppy]))
+    solver = str(rng.choice(['accurate', 'sloppy', 'contrary'], p=[accurate, sloppy, 1 - accurate - sloppy]))
     names, attention = list(ATTENTION), np.array([a[phase] for a in ATTENTION.values()])
     weights = np.cumsum(attention) / sum(attention)
     pairs = []
@@ -126,8 +126,8 @@ def draw_document(rng: np.random.Generator, *, careful: float, sloppy: float, ph
 def _documents(config: PretrainingConfig, step: int, tokenizer):
     "Endless (token ids, answer mask) of documents that fit into a row"
     rng, phase = stream(config.seed, generation=step,
-                        purpose='documents'), (step >= config.basics) + (step >= config.schooling)
-    mix = dict(careful=config.careful, sloppy=config.sloppy) if phase == 2 else dict(careful=1., sloppy=0.)
+                        purpose='documents'), (step >= config.basics) + (step >= config.first_stage)
+    mix = dict(accurate=config.accurate, sloppy=config.sloppy) if phase == 2 else dict(accurate=1., sloppy=0.)
     while True:
         documents = [draw_document(rng, **mix, phase=phase) for _ in range(64)]
         texts = [part for d in documents for q, a in d for part in (f'{USER}{q}{ASSISTANT}', f'{a}{END}')]
@@ -216,7 +216,7 @@ def _optimizers(model, config: PretrainingConfig) -> list[torch.optim.Optimizer]
 
 def _pace(config: PretrainingConfig, step: int) -> float:
     "The factor on both learning rates: a short warm-up, constant through the first stage, then a linear decay"
-    return min(1., (step + 1) / 50, (config.steps - step) / max(1, config.steps - config.schooling))
+    return min(1., (step + 1) / 50, (config.steps - step) / max(1, config.steps - config.first_stage))
 
 # %% ../../nbs/04_host/09_pretraining.ipynb #447aba86
 def _digest(model) -> str:

@@ -45,14 +45,14 @@ class Kept:
 @dataclass
 class Authors:
     "The author of each row, and how adapters are found for some of them"
-    who: Sequence[Hashable]                                 # an author a row; None is the bare model
+    rows: Sequence[Hashable]                                 # an author a row; None is the bare model
     arrange: Callable | None = None                         # (authors of rows, what it gave last) -> `RowAdapters`
     names: Sequence[str] = ()                               # the maps that have adapters
 
     def plan(self, batch: list[Group], prompts, new: int, chunk: int, kept: 'Kept | None' = None,
              below: bool = False) -> Plan:
         "The plan of a batch of groups"
-        who = [self.who[g[0]] for g in batch]
+        who = [self.rows[g[0]] for g in batch]
         arrange = self.arrange and (lambda groups, before=None: self.arrange([who[g] for g in groups], before))
         begun = kept and [(tuple(prompts[g[0]][:kept.lengths[g[0]]]), w) for g, w in zip(batch, who)]
         return Plan([prompts[g[0]] for g in batch], [len(g) for g in batch], new, arrange, self.names, chunk,
@@ -135,7 +135,7 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
     noise = torch.from_numpy(uniforms(seeds, max_new_tokens)).to(model.device)
     stop, done, noted = torch.tensor(list(ends), device=model.device), 0, [None] * n
     on_rows(done, n)
-    for batch in _batches(groups_of(prompts, authors.who), rows):
+    for batch in _batches(groups_of(prompts, authors.rows), rows):
         plan = authors.plan(batch, prompts, max_new_tokens, chunk, kept, below and kept is not None)
         with _spare_memory(rows=rows, chunk=chunk):
             found = _continue(session(model, plan), batch, (tokens, logprobs, length, margins), noise, stop,
@@ -219,7 +219,7 @@ def trace(model: nn.Module, prompts: Sequence[Sequence[int]], answers: Sequence[
     "Read given answers instead of sampling them; a trace for each chunk of rows, and no row in two of them"
     authors = authors or Authors([None] * len(prompts))
     # Answers of similar length together: the shorter ones are padded.
-    groups = sorted(groups_of(prompts, authors.who), key=lambda g: max(len(answers[i]) for i in g))
+    groups = sorted(groups_of(prompts, authors.rows), key=lambda g: max(len(answers[i]) for i in g))
     size = lambda g: len(prompts[g[0]]) + sum(len(answers[i]) for i in g)
     batch, filled = [], 0
     for group in [*groups, None]:

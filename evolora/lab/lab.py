@@ -194,12 +194,12 @@ def select(self: Lab, organelle: str) -> None:
     self.who.value = organelle
 
 @patch
-def thumb(self: Lab, up: bool) -> None:
+def feedback(self: Lab, up: bool) -> None:
     "Human feedback on the last answer of an organelle, positive or negative; the last before a generation counts"
     ecology = self._ours()
     if not self.judgeable: raise ValueError("expected an answer to judge, got none, or one whose feedback is booked; "
                                             "ask(prompt) first")
-    ecology.thumb(*self.last_answer, up)
+    ecology.feedback(*self.last_answer, up)
     self.judged = True
     self.show_waiting()
     weight = self.stand['feedback']
@@ -280,7 +280,7 @@ def _wire(self: Lab) -> None:
             self.pause_button: self.pause, self.stop_button: self.stop, self.new_button: self._renew,
             self.ask_button: lambda: self._put(self.prompt.value or self.prompt.placeholder, 48),
             self.winter_button: lambda: self.turn(winter=3),
-            self.up_button: lambda: self.thumb(True), self.down_button: lambda: self.thumb(False)}
+            self.up_button: lambda: self.feedback(True), self.down_button: lambda: self.feedback(False)}
     for b, call in does.items(): b.on_click(lambda _, call=call: self.safely(call))
     for name, box in self.knobs.items():
         box.observe(lambda change, name=name: self.safely(lambda: self._turned(name, change['new'])), 'value')

@@ -131,7 +131,7 @@ def show_open(self: Window) -> None:
     if self.view is None: return
     self.show_page(self.view)
     if self.page == 'Organelle' and self.organelle: self._weigh(self.weights, self.organelle)
-    if self.page == 'Kinship': self._weigh(self.kinship)
+    if self.page == 'Similarity': self._weigh(self.similarity)
 
 @patch
 def show_waiting(self: Window) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from fastcore.basics import patch
 
 from ..ecology.config import load_config
-from ..ecology.diagnosis import PATIENCE, Diagnosis, Patience
+from ..ecology.diagnosis import PATIENCE, Diagnosis, EarlyStopping
 from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
 from ..ecology.sessions import Session, resume_session
@@ -94,10 +94,10 @@ def _notify(self: Runner, record: Generation | None) -> None:
 def _generation(self: Runner) -> None:
     "One generation; the last one of a run also brings a session to the disk"
     if self.world is None: self.world = self._make()
-    if self._watch is None: self._watch = Patience(self.ecology, self.patience, getattr(self.world, 'seen', None))
+    if self._watch is None: self._watch = EarlyStopping(self.ecology, self.patience, getattr(self.world, 'seen', None))
     self.began = time.monotonic()
     record = self.world.step()
-    self._watch.hear(record)
+    self._watch.observe(record)
     with self._changed:
         self.found: Diagnosis | None = self._watch.found
         if self.found: self.left = self.rest = 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from ..analysis.weights import (chart_delta, chart_drift, chart_similarity, chart_spectra, delta_norms, drift,
+from ..analysis.weights import (chart_delta, chart_movement, chart_similarity, chart_spectra, delta_norms, movement,
                                 similarity, spectra)
 from ..host.adapters import Factors
 from .live_charts import output
@@ -23,9 +23,9 @@ def _spec(chart: alt.TopLevelMixin) -> dict:
 
 def _moves(population: Population, births: dict[str, Factors]) -> list[dict | str]:
     "Distance moved since birth, of those whose births are given, by block; where there is only one, by target"
-    table = drift(population, births)
-    if table.index.unique('block').size == 1: table = drift(population, births, by='target')
-    return [_spec(chart_drift(table))] if table['moved'].any() else ['no movement since birth']
+    table = movement(population, births)
+    if table.index.unique('block').size == 1: table = movement(population, births, by='target')
+    return [_spec(chart_movement(table))] if table['moved'].any() else ['no movement since birth']
 
 def organelle_specs(population: Population, organelle: str,
                     births: dict[str, Factors]) -> list[dict | str]: # weights at birth, as far as they were kept

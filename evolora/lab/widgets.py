@@ -119,12 +119,12 @@ class Panel(W.VBox):
 # %% ../../nbs/11_lab/04_widgets.ipynb #cb994666
 def _page(*children: W.Widget) -> W.VBox: return W.VBox(children, layout=W.Layout(padding='6px 2px', overflow='hidden'))
 
-TABS = ('Live', 'Population', 'Organelle', 'Kinship', 'Gates', 'Knobs', 'Log')
+TABS = ('Live', 'Population', 'Organelle', 'Similarity', 'Gates', 'Knobs', 'Log')
 
 @patch
 def _pages(self: Panel) -> None:
     "One page for each question"
-    self.charts, self.weights, self.kinship = W.Output(), W.Output(), W.Output()
+    self.charts, self.weights, self.similarity = W.Output(), W.Output(), W.Output()
     self.population_page, self.organelle_page, self.gates_page, self.log_page = (W.HTML() for _ in range(4))
     self.answers, self.verdicts, self.waiting = (W.HTML() for _ in range(3))
     self.who = W.Dropdown(description='organelle', options=[], style={'description_width': '64px'},
@@ -132,9 +132,9 @@ def _pages(self: Panel) -> None:
     self.prompt = W.Textarea(placeholder='Sort the letters: jghn', layout=W.Layout(width='430px', height='52px'),
                              tooltip='a task for the organelle and the bare host')
     self.ask_button = button('Ask', 'Ask the organelle and the bare host, greedily. lab.ask(prompt)', icon='comment')
-    self.up_button = button('Thumb up', 'Positive feedback on the answer of the organelle. lab.thumb(True)',
+    self.up_button = button('Good answer', 'Positive feedback on the answer of the organelle. lab.feedback(True)',
                             width='110px')
-    self.down_button = button('Thumb down', 'Negative feedback on the answer of the organelle. lab.thumb(False)',
+    self.down_button = button('Bad answer', 'Negative feedback on the answer of the organelle. lab.feedback(False)',
                               width='110px')
     asking = W.VBox([W.HTML('<h4>Ask it</h4>'), W.HBox([self.prompt, self.ask_button]), self.answers,
                      W.HBox([self.up_button, self.down_button, self.verdicts])])
@@ -142,7 +142,7 @@ def _pages(self: Panel) -> None:
     self.winter_button = button('Winter now', 'Winter for three generations, from the next on. lab.turn(winter=3)',
                                 icon='snowflake-o', width='120px')
     pages = [_page(self.charts), _page(self.population_page),
-             _page(self.who, asking, self.organelle_page, self.weights), _page(self.kinship),
+             _page(self.who, asking, self.organelle_page, self.weights), _page(self.similarity),
              _page(self.gates_page), _page(knob_rows(self.knobs), self.winter_button, self.waiting),
              _page(self.log_page)]
     self.tabs = W.Tab(pages, titles=TABS, layout=W.Layout(margin='6px 0 0'))
@@ -184,7 +184,7 @@ def clear(self: Panel) -> None:
     "Empty every page, and all texts above them"
     for text in (self.head, self.ticker, self.error, self.population_page, self.organelle_page, self.gates_page,
                  self.log_page, self.answers, self.verdicts, self.waiting): text.value = ''
-    for drawn in (self.charts, self.weights, self.kinship): drawn.outputs = ()
+    for drawn in (self.charts, self.weights, self.similarity): drawn.outputs = ()
     self.listing, self.who.options = True, []
     self.listing = False
 

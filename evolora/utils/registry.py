@@ -42,17 +42,17 @@ class Parts(dict):
             raise ValueError(f"expected a name of at most 40 lower-case letters, digits, _ and . for a {self.kind}, "
                              f"got {name!r:.60}; give it another")
 
-    def register(self, name: str, part, mark: str, *, # its fingerprint
+    def register(self, name: str, part, digest: str, *, # its fingerprint
                  replace: bool = False) -> None: # another part of your own with this name
         "Add a part of your own; ValueError for a name that is no name, or that is taken"
         self.check(name)
         if name in (*self.library, *self.reserved):
             raise ValueError(f"expected a new name for a {self.kind}, got {name!r}, which the library has; choose "
                              "another")
-        if not replace and self.own.get(name, mark) != mark:
+        if not replace and self.own.get(name, digest) != digest:
             raise ValueError(f"expected a new name for a {self.kind}, got {name!r}, which another part has; choose "
                              "another, or pass replace=True")
-        self[name], self.own[name] = part, mark
+        self[name], self.own[name] = part, digest
 
     def named(self, name: str):
         "The part of this name; an unknown one is a ValueError that lists the known"

@@ -18,8 +18,8 @@ from evolora.utils.files import digest
 from evolora.tasks.forms import Form
 from evolora.assimilation.gates import judge
 from evolora.host.model import tiny_host
-from evolora.analysis.weights import (answers_beside, chart_delta, chart_drift, chart_similarity, chart_spectra,
-                                      delta_norms, drift, inspect, similarity, spectra)
+from evolora.analysis.weights import (answers_beside, chart_delta, chart_movement, chart_similarity, chart_spectra,
+                                      delta_norms, movement, inspect, similarity, spectra)
 from evolora.organelles.population import Population, Traits
 from evolora.utils.randomness import stream
 from evolora.ecology.sessions import begin_session, colony, colony_births, resume_session
@@ -86,7 +86,7 @@ def test_similarity_does_not_know_the_gauge_and_the_order_keeps_families_togethe
 def test_movement_is_the_distance_of_products_also_when_the_rank_changes():
     population = crowd(ranks=(2, 4))
     births = {'o1': population.factors('o2'), 'o2': population.factors('o1')}       # ranks 4 -> 2 and 2 -> 4
-    table = drift(population, births)
+    table = movement(population, births)
     for id, factors in births.items():
         now = population.delta(id)
         for block in range(3):
@@ -94,19 +94,19 @@ def test_movement_is_the_distance_of_products_also_when_the_rank_changes():
             was = {n: population.alpha / len(factors[n][0]) * factors[n][1] @ factors[n][0] for n in names}
             far = torch.cat([(now[n] - was[n]).flatten() for n in names]).norm().item()
             assert table.loc[(id, block), 'moved'] == pytest.approx(far, rel=1e-5)
-    unmoved = drift(population, {id: population.factors(id) for id in population.ids}, by='organelle')
+    unmoved = movement(population, {id: population.factors(id) for id in population.ids}, by='organelle')
     assert not unmoved['moved'].any() and not unmoved['relative'].any()
-    with pytest.raises(ValueError, match="by expected 'block'"): drift(population, births, by='row')
+    with pytest.raises(ValueError, match="by expected 'block'"): movement(population, births, by='row')
 
 
 def test_a_no_op_is_no_warning_and_no_number(recwarn):
     population = Population(tiny_host(), capacity=2)
     population.birth(rank=2), population.birth(rank=3)
     assert not delta_norms(population, 'o1')['relative'].any() and spectra(population, 'o1')['stable'].isna().all()
-    table = drift(population, {id: population.factors(id) for id in population.ids})
+    table = movement(population, {id: population.factors(id) for id in population.ids})
     assert similarity(population).isna().all(axis=None) and table['relative'].isna().all()
     for chart in (chart_delta(delta_norms(population, 'o1')), chart_spectra(spectra(population, 'o1')),
-                  chart_similarity(similarity(population)), chart_drift(table)): chart.to_dict()
+                  chart_similarity(similarity(population)), chart_movement(table)): chart.to_dict()
     assert not recwarn.list
 
 
@@ -114,14 +114,15 @@ def test_a_no_op_is_no_warning_and_no_number(recwarn):
 def test_charts_state_what_they_show(layers):
     population = Population(tiny_host(layers=layers), capacity=3)
     moved(population, population.birth(rank=2).id), moved(population, population.birth(rank=3).id)
-    table = drift(population, {id: population.factors(id) for id in population.ids})
+    table = movement(population, {id: population.factors(id) for id in population.ids})
     for chart in (chart_delta(delta_norms(population, 'o2'), organelle='o2'), chart_similarity(similarity(population)),
-                  chart_spectra(spectra(population, 'o2'), organelle='o2'), chart_drift(table)):
+                  chart_spectra(spectra(population, 'o2'), organelle='o2'), chart_movement(table)):
         with alt.theme.enable('evolora'): spec = chart.to_dict()
         assert spec['title']['text'] and spec['title']['subtitle'] and re.search(r'\d', spec['description'])
     texts = [part['mark']['type'] for part in chart_delta(delta_norms(population, 'o2')).to_dict()['layer']]
     assert texts == (['rect', 'text'] if layers == 1 else ['rect']), 'many columns carry no numbers'
-    with pytest.raises(ValueError, match="drift by 'block' or 'target'"): chart_drift(table.groupby('organelle').sum())
+    with pytest.raises(ValueError, match="movement by 'block' or 'target'"):
+        chart_movement(table.groupby('organelle').sum())
 
 
 # --- answers
@@ -202,7 +203,7 @@ def test_births_come_back_from_a_run_folder(folder):
     assert list(births) == list(world.demography.births) and colony(where, hosts)[0].ids == population.ids
     assert all(A.equal(a) and B.equal(b) for id, factors in world.demography.births.items()
                for (A, B), (a, b) in zip(factors.values(), births[id].values()))
-    assert drift(population, births).equals(drift(world.population, world.demography.births))
+    assert movement(population, births).equals(movement(world.population, world.demography.births))
 
 
 def rewritten(where, change):
@@ -244,7 +245,7 @@ def test_one_goes_on_from_a_checkpoint_from_before_births_were_kept(folder, tmp_
     rewritten(where, lambda tree: unsaved(tree, checkpoints(where)[-1]))
     population, births = colony_births(where, folder[1])
     assert births == {} and len(population)
-    with pytest.raises(ValueError, match='expected the births of some'): drift(population, births)
+    with pytest.raises(ValueError, match='expected the births of some'): movement(population, births)
     with resume_session(where, host) as session:
         session.ecology.step()
         books = session.ecology.demography

@@ -290,17 +290,17 @@ def test_equals_of_a_niche_are_both_the_first(host):
 
 
 def test_candidate_partners_are_few(host):
-    m = meeting(host, niches=FAMILIES, suitors=1)
+    m = meeting(host, niches=FAMILIES, candidates=1)
     turns, _ = candidate_pairs(m)
     assert {len(who) for who, _, _ in m.a.examiner.exams} == {1} and len(m.a.examiner.exams) == 2
     assert [steps[-1].gate for steps in turns.values()].count('second_in_niche') == 3, 'the partner, and two not asked'
-    with pytest.raises(ValidationError, match='suitors'): AssimilationConfig(suitors=8)
+    with pytest.raises(ValidationError, match='candidates'): AssimilationConfig(candidates=8)
 
 
 def test_all_candidate_partners_find_a_slot(host):
     population = Population(host, capacity=8, max_rank=4, blocks=1)
     for i in range(8): population.birth(rank=2, traits=Traits(niche='string.sort' if i else 'math'))
-    a = Assimilation(AssimilationConfig(merges=1, suitors=7, survey=4), population, CELLS,
+    a = Assimilation(AssimilationConfig(merges=1, candidates=7, survey=4), population, CELLS,
                      Examiner(population, max_new_tokens=2))
     for id in population.ids: a.tokens.earn(id, 4, 0)
     a.survey(population.ids, 3, rng=rng, seed_for=seed_for)

@@ -223,7 +223,7 @@ def test_tokens_never_run_out_in_a_test(host):
 @pytest.mark.parametrize('seat, outcome', [(True, 'trial_created'), (False, 'merged')])
 def test_a_first_test_ends_early_where_a_child_could_wait(host, seat, outcome):
     "An open test goes on in later generations, if its child can live that long; else now"
-    m = meeting(host, says=rarely_better, least_power=0., futility=0., sitting=32, tokens=2000, uplift=.1)
+    m = meeting(host, says=rarely_better, least_power=0., futility=0., probation_after=32, tokens=2000, uplift=.1)
     while not seat and len(m.population) < m.population.capacity - 1: m.population.birth(rank=2)
     made = tried(m)
     assert made.outcome == outcome and (made.trial.numbers()['pairs'] == 32 if seat else

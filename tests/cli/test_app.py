@@ -830,7 +830,7 @@ def test_the_commands_are_those_that_are_promised():
 @pytest.fixture
 def seconds(monkeypatch):
     "A curriculum that is over in seconds"
-    quick = dict(hidden=16, layers=1, heads=2, basics=2, schooling=3, steps=7, rows=2, row=96, checkpoint_every=2)
+    quick = dict(hidden=16, layers=1, heads=2, basics=2, first_stage=3, steps=7, rows=2, row=96, checkpoint_every=2)
     monkeypatch.setattr(pretraining, 'PretrainingConfig', partial(pretraining.PretrainingConfig, **quick))
 
 

@@ -144,7 +144,7 @@ def test_a_generation_under_way_does_not_see_new_requests(host, monkeypatch):
             if self is one and self.generation == 1:
                 values = dict(ticket=.5 + next(parts), prices=2., tau=0., temperature=0., winter=2, feedback=1.)
                 asked = threading.Thread(target=lambda: (self.turn(**values),
-                                                         self.thumb('o1', QUESTION, name, True)))
+                                                         self.feedback('o1', QUESTION, name, True)))
                 asked.start()
                 asked.join()
             return part(self, *args, **how)
@@ -184,13 +184,13 @@ def test_a_winter_lasts_as_long_as_requested(host, seed):
 
 # --- human feedback
 
-def give_feedback(e, up=True): e.thumb('o1', QUESTION, ANSWER, up)
+def give_feedback(e, up=True): e.feedback('o1', QUESTION, ANSWER, up)
 
 
 def test_without_a_weight_feedback_is_only_recorded(host):
     one, two = Ecology(host, small()), Ecology(host, small())
     give_feedback(one)
-    one.thumb('o1', QUESTION, 'False', False)
+    one.feedback('o1', QUESTION, 'False', False)
     first, other = one.step(), two.step()
     assert story(first, 'feedback') == story(other, 'feedback') and other.feedback == []
     assert one.population.weights_hash() == two.population.weights_hash()
@@ -210,7 +210,7 @@ def test_every_rule_learns_from_positive_and_negative_feedback(host, rule):
     targets = ['o_proj', 'down_proj']
     found = {}
     for up in (True, False):
-        e = Ecology(host, small(feedback=1., targets=targets, plasticity=PlasticityConfig(rule=rule, step=.1),
+        e = Ecology(host, small(feedback=1., targets=targets, plasticity=PlasticityConfig(rule=rule, learning_rate=.1),
                                 variation=VariationConfig(mu=6, offspring=0),
                                 curriculum=CurriculumConfig(budget=1e-3, budget_min=0),
                                 economy=EconomyConfig(ticket=0., winter_every=0)))
@@ -231,7 +231,7 @@ def test_a_rule_that_learns_from_no_answers_moves_energy_only(host, rule):
     give_feedback(one)
     first, other = one.step(), two.step()
     assert one.population.weights_hash() == two.population.weights_hash()
-    assert [r for r in first.ledger if r['account'] == 'praise'] and first.feedback[0]['energy'] == .5
+    assert [r for r in first.ledger if r['account'] == 'positive feedback'] and first.feedback[0]['energy'] == .5
     assert first.episodes == other.episodes and one.ledger.audit().balanced
 
 
@@ -239,23 +239,24 @@ def test_energy_of_feedback_balances_at_both_ends(host):
     "No organelle loses more than it has or holds more than the cap, and feedback is booked before the ticket"
     e = Ecology(host, small(feedback=4., economy=EconomyConfig(cap=10., founder_energy=1., newborn_energy=1.,
                                                                ticket=.5)))
-    e.thumb('o1', QUESTION, ANSWER, True)
-    e.thumb('o2', QUESTION, ANSWER, False)
-    for answer in 'abc': e.thumb('o3', QUESTION, answer, True)
+    e.feedback('o1', QUESTION, ANSWER, True)
+    e.feedback('o2', QUESTION, ANSWER, False)
+    for answer in 'abc': e.feedback('o3', QUESTION, answer, True)
     record = e.step()
     assert [(r['reward'], r['energy']) for r in record.feedback] == [(4., 4.), (-4., -1.), *[(4., 4.)] * 3]
     rows = [(r['organelle'], r['account'], r['amount'], r['balance']) for r in record.ledger]
-    assert rows[3:9] == [('o1', 'praise', 4., 5.), ('o2', 'blame', -1., 0.), ('o3', 'praise', 4., 5.),
-                             ('o3', 'praise', 4., 9.), ('o3', 'praise', 4., 13.), ('o3', 'overflow', -3., 10.)]
+    good, bad = 'positive feedback', 'negative feedback'
+    assert rows[3:9] == [('o1', good, 4., 5.), ('o2', bad, -1., 0.), ('o3', good, 4., 5.), ('o3', good, 4., 9.),
+                         ('o3', good, 4., 13.), ('o3', 'overflow', -3., 10.)]
     assert record.row['gates']['strike'] == 1 and e.ledger.audit().balanced
     audit = e.ledger.audit()
-    assert audit.mints['praise'] == 16. and audit.sinks['blame'] == 1.
+    assert audit.mints['positive feedback'] == 16. and audit.sinks['negative feedback'] == 1.
 
 
 def test_the_last_feedback_on_an_answer_counts_once_also_after_a_checkpoint(host, tmp_path):
     one, two = Ecology(host, small(feedback=1.)), Ecology(host, small(feedback=1.))
     for up in (True, True, False): give_feedback(one, up)
-    one.thumb('o2', QUESTION, ANSWER, True)
+    one.feedback('o2', QUESTION, ANSWER, True)
     read_checkpoint(write_checkpoint(tmp_path, one), two)
     give_feedback(two, False)                     # the restored one has the feedback given before
     for e in (one, two):
@@ -287,14 +288,14 @@ def test_what_could_not_be_learned_from_is_refused_in_one_line(host, change, mes
     for _ in range(3): population.birth(rank=1, rng=stream(0))
     scratch = Controls(EcologyConfig(), population)
     with pytest.raises(ValueError, match=message) as error:
-        scratch.thumb(**dict(organelle='o1', prompt=QUESTION, answer=ANSWER, up=True) | change)
+        scratch.feedback(**dict(organelle='o1', prompt=QUESTION, answer=ANSWER, up=True) | change)
     assert one_line(error) and scratch.waiting == ({}, 0)
 
 
 def test_feedback_on_an_empty_answer_and_a_long_one_is_recorded(host, tmp_path, monkeypatch):
     e = Ecology(host, small(feedback=1.))
-    e.thumb('o1', QUESTION, '', False)
-    e.thumb('o1', 'a | <b>\n' * 10, '\x00\x1b[31m', True)
+    e.feedback('o1', QUESTION, '', False)
+    e.feedback('o1', 'a | <b>\n' * 10, '\x00\x1b[31m', True)
     run = Run.create(tmp_path / 'run', config={}, host={'id': 'tiny'}, seed=0, version='0')
     run.record(e.step())
     assert run.read('feedback').answer.tolist() == ['', '\x00\x1b[31m']
@@ -308,7 +309,7 @@ def test_requests_of_many_threads_are_all_kept(host, monkeypatch):
     e, applied, done = Ecology(host, small()), [], threading.Event()
     def press(k):
         for i in range(40):
-            e.thumb('o1', f'{k} {i}', ANSWER, True)
+            e.feedback('o1', f'{k} {i}', ANSWER, True)
             e.turn(ticket=.01 * k)
     threads = [threading.Thread(target=press, args=(k,)) for k in range(5)]
     def empty():
@@ -326,8 +327,8 @@ def test_requests_of_many_threads_are_all_kept(host, monkeypatch):
 
 def test_waiting_feedback_is_limited(host):
     e = Ecology(host, small())
-    for i in range(module._MOST): e.thumb('o1', QUESTION, str(i), True)
-    e.thumb('o1', QUESTION, '0', False)
+    for i in range(module._MOST): e.feedback('o1', QUESTION, str(i), True)
+    e.feedback('o1', QUESTION, '0', False)
     with pytest.raises(ValueError, match='at most 256 answers between two generations'): give_feedback(e)
     e.step()
     give_feedback(e)
@@ -345,8 +346,8 @@ def late_requests(monkeypatch):
         record = step(self)
         if self.generation == 2:
             self.turn(ticket=.5, prices=2., tau=.1, temperature=.5, winter=4, feedback=.5)
-            self.thumb('o1', QUESTION, ANSWER, True)
-            self.thumb('o2', QUESTION, ANSWER, False)
+            self.feedback('o1', QUESTION, ANSWER, True)
+            self.feedback('o2', QUESTION, ANSWER, False)
         if self.generation == 3: self.turn(winter=0, feedback=0.)
         return record
     monkeypatch.setattr(Ecology, 'step', asking)
@@ -390,8 +391,8 @@ def test_a_state_that_no_request_can_lead_to_is_refused(host, wrong):
 def test_an_answer_behind_solved_questions_is_learned_behind_them(host, tmp_path):
     talk = ('What is 1 + 2?', '3', QUESTION)
     one, two, plain = (Ecology(host, small(feedback=1.)) for _ in range(3))
-    one.thumb('o1', talk, ANSWER, True)
-    plain.thumb('o1', QUESTION, ANSWER, True)
+    one.feedback('o1', talk, ANSWER, True)
+    plain.feedback('o1', QUESTION, ANSWER, True)
     state = one.controls.state()
     assert one.controls.waits('o1', talk, ANSWER) and json.loads(json.dumps(state)) == state
     read_checkpoint(write_checkpoint(tmp_path, one), two)
@@ -404,5 +405,5 @@ def test_an_answer_behind_solved_questions_is_learned_behind_them(host, tmp_path
 @pytest.mark.parametrize('prompt', [('a', 'b'), ('a', 1, 'c'), ('a', '\ud800', 'c'), ('a', 'b' * 4097, 'c'), ()])
 def test_only_a_conversation_that_ends_with_a_question_can_be_judged(host, prompt):
     e = Ecology(host, small(feedback=1.))
-    with pytest.raises(ValueError) as error: e.thumb('o1', prompt, ANSWER, True)
+    with pytest.raises(ValueError) as error: e.feedback('o1', prompt, ANSWER, True)
     assert one_line(error) and e.controls.waiting == ({}, 0)

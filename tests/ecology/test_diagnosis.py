@@ -7,8 +7,8 @@ from ecology.test_ecology import small
 from ecology.test_sessions import recorded
 
 from evolora.tasks.curriculum import CurriculumConfig
-from evolora.ecology.diagnosis import (CASES, LAST, PATIENCE, Seen, books, break_even, by_cell, dark, diagnose, doomed,
-                                       inert, seen_in)
+from evolora.ecology.diagnosis import (CASES, LAST, PATIENCE, Seen, books, break_even, by_cell, diagnose,
+                                       extinction_certain, inert, seen_in, unpaid_generations)
 from evolora.ecology.ecology import Ecology
 from evolora.economy.prices import EconomyConfig, answer_cost
 from evolora.tasks.families import Grade
@@ -44,7 +44,8 @@ def answers(cell, n, *, right=0, read=True, answer='7', k=4, price=1., generatio
 def seen(*episodes, generation=0, alive=3, season='summer', energy=6., gates={'paid': 3}, ledger=(), **row):
     revenue = math.fsum(e['revenue'] for e in episodes)
     return Seen(dict(generation=generation, alive=alive, season=season, energy=energy, gates=dict(gates),
-                     revenue=revenue, parse_rate=1., accuracy=0., drift=None) | row, list(episodes), list(ledger))
+                     revenue=revenue, parse_rate=1., accuracy=0., kl_from_host=None) | row,
+                list(episodes), list(ledger))
 
 
 def look(*episodes, **how): return diagnose([seen(*episodes)], ECONOMY, **how)
@@ -136,7 +137,7 @@ def test_right_answers_of_worthless_cells_are_no_matter_of_skill():
     (dict(parse_rate=.9, accuracy=.3), True, 'lost'), (dict(parse_rate=.9, accuracy=0.), True, 'wrong'),
     (dict(parse_rate=.9, accuracy=.3), False, 'lost'), (dict(parse_rate=.04, accuracy=.01), False, 'unread')])
 def test_neither_form_nor_cells_are_the_reason_if_energy_was_earned_before(before, read, case):
-    found = look(*answers('math:1', 40, read=read), before=dict(generation=7, drift=.5) | before)
+    found = look(*answers('math:1', 40, read=read), before=dict(generation=7, kl_from_host=.5) | before)
     assert found.case == case and ('until generation 7' in str(found)) == (case == 'lost')
 
 
@@ -200,7 +201,8 @@ def test_patience_is_a_number_of_generations(host, patience):
 def test_it_stops_before_the_ticket_that_ends_all(host):
     ecology, lines = Ecology(host, poor()), []
     ecology.run(50, patience=40, log=lines.append)
-    assert doomed(ecology) and len(ecology.population) == 3 and 'bankrupt at its next ticket; 3 organelles' in lines[-1]
+    assert extinction_certain(ecology) and len(ecology.population) == 3
+    assert 'bankrupt at its next ticket; 3 organelles' in lines[-1]
     ecology.run(50, patience=40, log=lines.append)
     assert not len(ecology.population) and lines[-1].startswith('no organelle is left after generation')
 
@@ -225,7 +227,7 @@ def test_a_generation_with_revenue_restarts_the_count(host, monkeypatch):
     graded(monkeypatch, lambda *_: Grade(True, *((1., True) if ecology.generation == 4 else (0., False))))
     ecology = Ecology(host, noise())
     ecology.run(30, patience=5, log=None)
-    assert (ecology.generation, dark(ecology.history)) == (10, 5)
+    assert (ecology.generation, unpaid_generations(ecology.history)) == (10, 5)
 
 
 def test_what_was_earned_before_is_named(host, monkeypatch):

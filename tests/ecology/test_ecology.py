@@ -440,8 +440,8 @@ def test_learning_changes_weights_and_none_does_not(host, chance_decides):
         return ecology.population, records
     (still, quiet), (moved, busy) = weights('none'), weights('local')
     assert all(still.is_noop(id) == (id == 'o1') for id in still.ids) and not moved.is_noop('o1')
-    assert all(r.row['gflops']['learn'] == 0 and r.row['drift'] is None for r in quiet)
-    assert all(r.row['gflops']['learn'] > 0 and r.row['drift'] >= 0 for r in busy)
+    assert all(r.row['gflops']['learn'] == 0 and r.row['kl_from_host'] is None for r in quiet)
+    assert all(r.row['gflops']['learn'] > 0 and r.row['kl_from_host'] >= 0 for r in busy)
     # in the first generation the answers come before any learning
     assert [e['answer'] for e in quiet[0].episodes] == [e['answer'] for e in busy[0].episodes]
 
@@ -506,7 +506,7 @@ def test_every_row_fits_its_table_and_comes_back(tmp_path, host, chance_decides)
                    assimilation=AssimilationConfig(merges=1))
     ecology, records = Ecology(host, config), []
     ecology.turn(tau=.2)
-    ecology.thumb('o1', 'Is 2 + 2 = 4?', 'True', True)
+    ecology.feedback('o1', 'Is 2 + 2 = 4?', 'True', True)
     ecology.run(8, hooks=[records.append], log=None)
     run = write(new_run(tmp_path / 'run', config), records)
     for table, columns in TABLES.items():

@@ -295,4 +295,4 @@ def test_a_generation_in_bfloat16(architecture, device, rule, monkeypatch):
     assert records[-1].row['gflops']['learn'] > 0 and ecology.population.weights_hash() != before
     for stack in (ecology.population.stack.A, ecology.population.stack.B):
         assert all(x.dtype == torch.float32 and x.isfinite().all() for x in stack.values())
-    assert ecology.ledger.audit().balanced and np.isfinite(records[-1].row['drift'])
+    assert ecology.ledger.audit().balanced and np.isfinite(records[-1].row['kl_from_host'])

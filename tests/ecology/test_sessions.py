@@ -102,7 +102,7 @@ def busy(monkeypatch):
     e.turn(tau=.2, winter=3)
     e.step()
     e.turn(ticket=.3)
-    e.thumb(e.population.ids[0], 'Is 2 + 2 = 4?', 'True', True)
+    e.feedback(e.population.ids[0], 'Is 2 + 2 = 4?', 'True', True)
     a = e.assimilation
     assert a.trials and a.pool and a.skill and e.plasticity._expected and e.demography._lineage == []
     return e

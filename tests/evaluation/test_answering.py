@@ -70,7 +70,7 @@ def test_a_route_asks_one_member_and_the_host_where_nothing_is_recognised():
     for family, who in (('math', 'o2'), ('string.sort', 'o3'), ('json_repair', 'o1'), (None, None)):
         colony.answered.clear()
         reply = ask(colony, PROMPTS[family], router=ROUTER)
-        assert (reply.who, reply.text, reply.guess.family) == (who, who[1] if who else '4', family)
+        assert (reply.organelle, reply.text, reply.guess.family) == (who, who[1] if who else '4', family)
         assert colony.answered == [(who, PROMPTS[family])] and list(reply.answers.organelle) == [who]
         assert reply.flops == 2 * 10**9 and ('nothing like it' if family is None else family) in reply.why
 
@@ -88,9 +88,9 @@ def test_named_members_are_asked_in_the_order_of_the_ranking():
     colony = Colony(reply_of(o1='1', o2='2', o3='3', host='4'))
     reply = ask(colony, PROMPTS['math'], router=ROUTER, members=['o3', None, 'o1'], strategy='vote')
     assert list(reply.answers.organelle) == ['o1', 'o3', None] and reply.answers.why.iloc[2] == 'the bare host'
-    assert reply.who == 'o1' and 'as many another one: o1 is trusted most' in reply.why
+    assert reply.organelle == 'o1' and 'as many another one: o1 is trusted most' in reply.why
     routed = ask(colony, PROMPTS['math'], router=ROUTER, members=['o3', 'o1'])
-    assert routed.who == 'o1' and len(routed.answers) == 1
+    assert routed.organelle == 'o1' and len(routed.answers) == 1
     assert ask(colony, PROMPTS['math'], router=ROUTER, members=[None]).text == '4'
 
 
@@ -113,7 +113,7 @@ def test_a_team_has_the_size_that_was_asked_for():
 def test_equal_answers_count_together(family, texts, chosen, count):
     colony = Colony(reply_of(**dict(zip(('o1', 'o2', 'o3'), texts))))
     reply = ask(colony, PROMPTS[family], router=ROUTER, strategy='vote', members=['o1', 'o2', 'o3'])
-    assert reply.who == chosen and reply.text == texts[int(chosen[1]) - 1]
+    assert reply.organelle == chosen and reply.text == texts[int(chosen[1]) - 1]
     assert reply.answers.set_index('organelle').score[chosen] == count and reply.answers.score.max() == count
     assert ('no member' if count == 0 else f'{count:.0f} of 3') in reply.why
 
@@ -122,22 +122,22 @@ def test_the_second_member_verifies_what_the_others_propose():
     colony = Colony(reply_of(o1='yes', o2='no', o3='maybe'), likes=lambda who, prompt, text: -len(text))
     reply = ask(colony, PROMPTS['math'], router=ROUTER, strategy='verify')        # o2 first, then o1, then o3
     assert {who for who, _ in colony.answered} == {'o2', 'o3'} and {who for who, *_ in colony.read} == {'o1'}
-    assert (reply.text, reply.who) == ('no', 'o2') and 'o1 gives it -2.00' in reply.why and '-5.00' in reply.why
+    assert (reply.text, reply.organelle) == ('no', 'o2') and 'o1 gives it -2.00' in reply.why and '-5.00' in reply.why
     assert dict(zip(reply.answers.organelle, reply.answers.text)) == {'o2': 'no', 'o1': '(verifies)', 'o3': 'maybe'}
     assert list(reply.answers.score[[0, 2]]) == [-2, -5] and math.isnan(reply.answers.score[1])
     # Generating: 1 + characters; reading: 10 tokens of the prompt and the characters, with as many logits and one more.
     assert reply.flops == (3 + 6) * 10**9 + sum(1007 * (10 + n) + n + 1 for n in (2, 5))
     other = ask(Colony(reply_of(o1='yes', o2='no', o3='maybe'), likes=lambda *row: len(row[2]) - 9.),
                 PROMPTS['math'], router=ROUTER, strategy='verify')
-    assert (other.text, other.who) == ('maybe', 'o3')
+    assert (other.text, other.organelle) == ('maybe', 'o3')
 
 
 def test_equal_proposals_are_read_once_and_the_first_is_chosen():
     colony = Colony(reply_of(o1='x', o2='8', o3='8'))
     reply = ask(colony, PROMPTS['math'], router=ROUTER, strategy='verify')
-    assert colony.read == [('o1', PROMPTS['math'], '8')] and reply.who == 'o2' and 'no other proposal' in reply.why
+    assert colony.read == [('o1', PROMPTS['math'], '8')] and reply.organelle == 'o2' and 'no other proposal' in reply.why
     two = ask(colony, PROMPTS['math'], router=ROUTER, strategy='verify', members=['o3', 'o2'])
-    assert (two.who, list(two.answers.text)) == ('o2', ['8', '(verifies)'])
+    assert (two.organelle, list(two.answers.text)) == ('o2', ['8', '(verifies)'])
 
 
 @pytest.mark.parametrize('strategy', asking.STRATEGIES)
@@ -331,7 +331,7 @@ def test_the_colony_is_asked_in_its_form_and_the_verifier_reads_in_it():
     put = question('What is 12 + 30?', SHOTS, CELLS).prompt
     reply = ask(colony, 'What is 12 + 30?', router=own, strategy='vote')
     assert {p for _, p in colony.answered} == {put} and reply.prompt == 'What is 12 + 30?'
-    assert reply.who == 'o1' and '2 of 3' in reply.why, 'of a longer reply the last number counts'
+    assert reply.organelle == 'o1' and '2 of 3' in reply.why, 'of a longer reply the last number counts'
     assert 'asked as a question of math:2, with 3 solved' in reply._repr_markdown_()
     ask(colony, 'What is 12 + 30?', router=own, strategy='verify')
     assert {p for _, p, _ in colony.read} == {put}

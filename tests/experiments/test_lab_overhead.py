@@ -51,7 +51,7 @@ def test_pairs_live_the_same_generations(host):
 
 def test_a_long_run_is_lived_and_can_be_gone_on_with(run):
     found = faults(run)
-    assert {'accuracy', 'attempts', 'delta', 'spectra', 'similarity', 'drift', 'live'} <= set(found.index)
+    assert {'accuracy', 'attempts', 'delta', 'spectra', 'similarity', 'movement', 'live'} <= set(found.index)
     assert not found.map(len).any()
 
 

@@ -201,7 +201,7 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     drawn(notebook, rf'How much {chosen} adds to the host', 'Singular values of',
           'Distance moved since birth|no movement since birth')
     notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))
-    page(notebook, 'Kinship')
+    page(notebook, 'Similarity')
     drawn(notebook, 'Similarity of organelles', 'Distance moved since birth')
     notebook.shot(pictures / 'lab_kinship.png', of=panel(notebook))
     assert notebook.outside == []

@@ -193,9 +193,9 @@ def test_a_step_is_seen_everywhere(ecology):
             rest(lab)
             assert 'Traits' in lab.organelle_page.value
             assert all(words in plain(lab.weights) for words in ('norm of ΔW', 'Singular values', 'since birth'))
-        if page == 'Kinship':
+        if page == 'Similarity':
             rest(lab)
-            assert 'Cosine' in plain(lab.kinship) and 'since birth' in plain(lab.kinship), 'none has learned yet'
+            assert 'Cosine' in plain(lab.similarity) and 'since birth' in plain(lab.similarity), 'none has learned yet'
         if page == 'Log': assert 'ROI' in lab.log_page.value and repr(ecology.history[0]) in lab.ticker.value
     assert lab.error.value == ''
 
@@ -234,7 +234,7 @@ def test_weights_are_drawn_for_the_page_that_is_open_and_no_other(ecology, monke
         monkeypatch.setattr(window, name, lambda *given, real=real, name=name: calls.append(name) or real(*given))
     lab = stepped(Lab(ecology), 2)
     assert not calls and not lab.weights.outputs
-    opened(lab, 'Kinship')
+    opened(lab, 'Similarity')
     opened(lab, 'Organelle')
     lab.select(next(id for id in ecology.population.ids if id != lab.organelle))
     rest(lab)
@@ -246,14 +246,14 @@ def test_weights_are_drawn_for_the_page_that_is_open_and_no_other(ecology, monke
     assert stepped(lab).error.value == '' and lab.organelle == one and len(calls) == 4, 'no detour by another organelle'
     moved = f'Distance from birth of {lab.organelle}'
     assert all(words in plain(lab.weights) for words in ('norm of ΔW', 'Singular values', moved))
-    opened(lab, 'Kinship')
+    opened(lab, 'Similarity')
     moved = f'Distance from birth of {len(ecology.population)} organelles'
-    assert 'Cosine' in plain(lab.kinship) and moved in plain(lab.kinship)
+    assert 'Cosine' in plain(lab.similarity) and moved in plain(lab.similarity)
 
 
 def test_weights_are_drawn_no_more_often_than_they_may_while_generations_are_left(ecology, monkeypatch):
     monkeypatch.setattr(window, '_EVERY', 0.)
-    lab, drawn = opened(stepped(Lab(ecology)), 'Kinship'), []
+    lab, drawn = opened(stepped(Lab(ecology)), 'Similarity'), []
     real = window.population_specs
     monkeypatch.setattr(window, 'population_specs', lambda *given: drawn.append(1) or real(*given))
     lab._rested = float('inf')
@@ -266,12 +266,12 @@ def test_charts_of_weights_do_without_what_is_not_there(ecology):
     ecology.demography.births.clear()
     lab.select(ecology.population.ids[-1])
     assert 'its birth was not kept' in plain(rest(lab).weights)
-    assert 'births were not kept' in plain(opened(lab, 'Kinship').kinship) and lab.error.value == ''
+    assert 'births were not kept' in plain(opened(lab, 'Similarity').similarity) and lab.error.value == ''
     one = ecology.population.ids[0]
     for id in ecology.population.ids[1:]: ecology.demography.bury(id, 1, 'to be alone')
     ecology.population.write(one, {n: (A, 0 * B) for n, (A, B) in ecology.population.factors(one).items()})
-    again = opened(rest(Lab(ecology)), 'Kinship')
-    assert 'two that add something' in plain(again.kinship)
+    again = opened(rest(Lab(ecology)), 'Similarity')
+    assert 'two that add something' in plain(again.similarity)
     assert 'adds nothing yet' in plain(opened(again, 'Organelle').weights) and again.error.value == ''
     again._drawn.clear()
     again.runner.submit(lambda e: e.demography.bury(one, 1, 'gone')).result(LONG)
@@ -291,11 +291,11 @@ def test_before_there_is_an_ecology_nothing_can_be_turned(host, config, tmp_path
     with begin_session(tmp_path / 'run', host, config) as session: session.live(1, log=None)
     lab = Lab(tmp_path / 'run')
     assert lab.winter_button.disabled and all(box.disabled for box in lab.knobs.values())
-    for page, out in (('Organelle', lab.weights), ('Kinship', lab.kinship)):
-        assert 'press Step' in plain(getattr(opened(lab, page), 'kinship' if page == 'Kinship' else 'weights'))
+    for page, out in (('Organelle', lab.weights), ('Similarity', lab.similarity)):
+        assert 'press Step' in plain(getattr(opened(lab, page), 'similarity' if page == 'Similarity' else 'weights'))
     assert lab.ecology is None, 'a look loads no model'
     lab.step_button.click()
-    assert not rest(lab).winter_button.disabled and 'Cosine' in plain(lab.kinship)
+    assert not rest(lab).winter_button.disabled and 'Cosine' in plain(lab.similarity)
 
 
 # which thread sets the buttons
@@ -434,7 +434,7 @@ def test_a_caller_that_waits_for_an_answer_may_judge_it_at_once(ecology, monkeyp
         def _invoke_callbacks(self): go.wait(LONG) and super()._invoke_callbacks()
     monkeypatch.setattr(running, 'Future', Late)
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
-    try: lab.thumb(True)
+    try: lab.feedback(True)
     finally: go.set()
     assert rest(lab).judged and ecology.controls.waiting[1] == 1
 
@@ -450,7 +450,7 @@ def test_the_last_verdict_on_an_answer_counts_once_and_is_worth_what_waits(ecolo
     stepped(lab)
     assert [(f['up'], f['reward']) for f in ecology.history[-1].feedback] == [(False, -2.)]
     assert lab.up_button.disabled and 'booked' in lab.verdicts.value
-    with pytest.raises(ValueError, match='booked'): lab.thumb(True)
+    with pytest.raises(ValueError, match='booked'): lab.feedback(True)
     stepped(lab)
     assert ecology.history[-1].feedback == []
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
@@ -460,7 +460,7 @@ def test_the_last_verdict_on_an_answer_counts_once_and_is_worth_what_waits(ecolo
 def test_feedback_that_a_generation_has_applied_is_not_given_again_while_it_lasts(ecology, monkeypatch):
     lab = stepped(Lab(ecology))
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
-    rest(lab).thumb(True)
+    rest(lab).feedback(True)
     begun, go, real = threading.Event(), threading.Event(), ecology._plan
     monkeypatch.setattr(ecology, '_plan', lambda: begun.set() or go.wait(LONG) and real(), raising=False)
     lab.step()
@@ -497,13 +497,13 @@ def test_a_question_that_fails_says_so_and_leaves_nothing_to_judge(ecology):
     rest(lab)
     assert 'the question failed' in lab.answers.value and 'waits' not in lab.answers.value
     assert 'context' in lab.error.value and lab.up_button.disabled
-    with pytest.raises(ValueError, match='judge'): lab.thumb(True)
+    with pytest.raises(ValueError, match='judge'): lab.feedback(True)
 
 
 @pytest.mark.parametrize('call, words', [
     (lambda lab: lab.select('o99'), 'alive'), (lambda lab: lab.ask('  '), 'question'),
     (lambda lab: lab.run(0), '1 or more'),
-    (lambda lab: lab.turn(speed=2), 'knob'), (lambda lab: lab.thumb(True), 'ask'),
+    (lambda lab: lab.turn(speed=2), 'knob'), (lambda lab: lab.feedback(True), 'ask'),
     (lambda lab: lab.new('no such'), 'preset'),
     (lambda lab: lab.new(seed=-1), '0 or more'), (lambda lab: Lab(preset='debug', seed=-1), '0 or more')])
 def test_what_cannot_be_done_is_one_line(ecology, call, words):
@@ -558,7 +558,7 @@ def test_new_clears_what_was_seen(ecology, monkeypatch):
     monkeypatch.setattr(module, 'world_of', lambda *how: lambda: go.wait(LONG) and real(*how)())
     lab.new('debug', 5)
     empty = [lab.answers.value, lab.population_page.value, lab.organelle_page.value, lab.log_page.value,
-             lab.gates_page.value, lab.waiting.value, lab.charts.outputs, lab.weights.outputs, lab.kinship.outputs]
+             lab.gates_page.value, lab.waiting.value, lab.charts.outputs, lab.weights.outputs, lab.similarity.outputs]
     assert not any(empty), empty
     go.set()
     opened(lab, 'Live')
@@ -614,7 +614,7 @@ def test_a_configuration_of_ones_own_is_a_preset(ecology, tmp_path):
 def test_a_lab_that_is_closed_does_nothing_and_says_so(ecology):
     over, lab = stepped(Lab(ecology)), rest(Lab(ecology))
     for call in (over.step, over.run, over.pause, over.stop, over.new, lambda: over.turn(ticket=.5),
-                 lambda: over.ask('Sort the letters: jghn'), lambda: over.thumb(True)):
+                 lambda: over.ask('Sort the letters: jghn'), lambda: over.feedback(True)):
         with pytest.raises(ValueError, match=r'closed.*Lab\(') as e: call()
         assert '\n' not in str(e.value)
     assert rest(lab).ecology is ecology and ecology.generation == 1 and ecology.controls.waiting[0] == {}

@@ -11,8 +11,8 @@ from evolora.organelles.learning_rules import RULES, Credit, Reading, credit, le
 from evolora.organelles.lessons import Lesson, plant
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population, Traits
-from evolora.organelles.updates import (Plasticity, PlasticityConfig, carried, centred_ranks, drift, evolution_strategy,
-                                group_advantage)
+from evolora.organelles.updates import (Plasticity, PlasticityConfig, carried, centred_ranks, evolution_strategy,
+                                        group_advantage, kl_from_host)
 from evolora.utils.randomness import seed_of, stream
 from evolora.tasks.streams import Cell, grade, sample_tasks
 from evolora.ecology.variation import OPERATORS
@@ -309,7 +309,7 @@ def test_the_first_update_moves_each_number_by_the_learning_rate():
     population = crowd(lively('llama'), ranks=(3,))
     lesson, _ = spoken(population)
     found, before = credit(population, lesson, 'local'), population.factors('o1')
-    Plasticity(population, PlasticityConfig(step=.02, warmup=0, probe=0.)).learn(lesson, rng=stream(0))
+    Plasticity(population, PlasticityConfig(learning_rate=.02, warmup=0, probe=0.)).learn(lesson, rng=stream(0))
     for n, (A, B) in population.factors('o1').items():
         for new, old, g in ((A, before[n][0], found.A[n][0]), (B, before[n][1], found.B[n][0].T)):
             big = g.abs() > 1e-4
@@ -318,7 +318,7 @@ def test_the_first_update_moves_each_number_by_the_learning_rate():
 
 def test_adam_by_hand():
     population = crowd(lively('llama'), ranks=(2,), targets=('down_proj',), blocks=1)
-    config = PlasticityConfig(step=.01, half_life=3., warmup=2, momentum=.8, memory=.9, probe=0.)
+    config = PlasticityConfig(learning_rate=.01, half_life=3., warmup=2, beta1=.8, beta2=.9, probe=0.)
     plasticity, (n,) = Plasticity(population, config), population.shapes
     A = population.factors('o1')[n][0].double()
     m = v = 0.
@@ -348,10 +348,10 @@ def test_a_trait_scales_the_learning_rate():
 def test_the_kl_trust_region_holds(seed):
     population = crowd(lively('qwen3'))
     lesson, _ = spoken(population, seed=seed)
-    config = PlasticityConfig(step=.5, warmup=0, kl_max=.2, probe=1.)
+    config = PlasticityConfig(learning_rate=.5, warmup=0, kl_max=.2, probe=1.)
     report = Plasticity(population, config).learn(lesson, rng=stream(seed))
-    held = drift(population, lesson)
-    assert all(held[id] <= .2 + 1e-9 for id in population.ids) and (report.leash < 1).all()
+    held = kl_from_host(population, lesson)
+    assert all(held[id] <= .2 + 1e-9 for id in population.ids) and (report.kl_scale < 1).all()
     assert report.kl.to_dict() == pytest.approx(held)
 
 
@@ -359,13 +359,13 @@ def test_drift_is_the_kl_divergence_from_the_host():
     population = crowd(lively('llama'), ranks=(2,))
     population.birth(rank=2)                                                # a no-op
     lesson, _ = spoken(population)
-    found = drift(population, lesson)
+    found = kl_from_host(population, lesson)
     assert found['o2'] == pytest.approx(0., abs=1e-6) and found['o1'] > 1e-3   # one row may be rounded unlike another
     mine = lesson.take([0])
     prompt, = population.host.encode(mine.prompts)
     ids = torch.tensor([[*prompt, *mine.answers[0][:-1]]] * 2)
     p, q = population.logits(ids, organelles=['o1', None])[:, len(prompt) - 1:].double().log_softmax(-1)
-    assert drift(population, mine)['o1'] == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), abs=1e-5)
+    assert kl_from_host(population, mine)['o1'] == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), abs=1e-5)
 
 
 def test_state_goes_on_bit_for_bit():
@@ -408,11 +408,11 @@ def test_moments_are_inherited_where_coordinates_are():
     assert not plasticity.second['A'][next(iter(population.shapes))][newborn.slot].any()
 
 
-@pytest.mark.parametrize('kinship', [0., .4, 1.])
-def test_relatives_share_directions_and_strangers_do_not(kinship):
+@pytest.mark.parametrize('sharing', [0., .4, 1.])
+def test_relatives_share_directions_and_strangers_do_not(sharing):
     population = crowd(lively('llama'), ranks=(3,))
     child = population.birth(OPERATORS['gaussian'](population.factors('o1'), rng=stream(1), step=.01), parents=('o1',))
-    plasticity = Plasticity(population, PlasticityConfig(kinship=kinship))
+    plasticity = Plasticity(population, PlasticityConfig(sharing=sharing))
     plasticity.inherit('o1')
     plasticity.inherit(child.id, ('o1',), 'gaussian')
     lesson, _ = spoken(population)
@@ -420,7 +420,7 @@ def test_relatives_share_directions_and_strangers_do_not(kinship):
     mixed = plasticity._shared(found)
     for half in 'AB':
         for n, x in getattr(found, half).items():
-            want = (1 - kinship) * x + kinship * x.mean(0, keepdim=True)
+            want = (1 - sharing) * x + sharing * x.mean(0, keepdim=True)
             assert (getattr(mixed, half)[n] - want).abs().max() < 1e-6
     plasticity.inherit(child.id, ('o1',), 'direction')          # another basis: not related any more
     assert all(torch.equal(a, b) for a, b in zip(plasticity._shared(found).A.values(), found.A.values()))
@@ -508,7 +508,7 @@ def test_fisher_is_the_mean_square_of_the_gradient():
     population.birth({n: (.1 * signs(4, d_in), signs(d_out, 4)) for n, (d_out, d_in) in population.shapes.items()})
     truth = {n: tuple(torch.from_numpy(rng.uniform(.2, 3, d)) * (k + 1) for d in shape)
              for k, (n, shape) in enumerate(population.shapes.items())}
-    plasticity = Plasticity(population, PlasticityConfig(memory=.999, step=1e-7))
+    plasticity = Plasticity(population, PlasticityConfig(beta2=.999, learning_rate=1e-7))
     assert plasticity.fisher('o1') is None
     for _ in range(1500): plasticity._step(uncorrelated(population, truth, rng))
     found, F = plasticity.fisher('o1'), {n: rows.outer(columns) for n, (rows, columns) in truth.items()}
@@ -526,7 +526,7 @@ def test_fisher_does_not_see_the_size_of_rewards():
     lesson, _ = spoken(population)
     found = []
     for factor in (1., 1000.):
-        plasticity = Plasticity(population, PlasticityConfig(step=1e-9))
+        plasticity = Plasticity(population, PlasticityConfig(learning_rate=1e-9))
         louder = Lesson(lesson.prompts, lesson.answers, lesson.organelles, factor * lesson.advantage)
         plasticity._step(credit(population, louder, 'local'))
         found.append(plasticity.fisher('o2'))

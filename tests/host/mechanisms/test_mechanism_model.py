@@ -30,7 +30,7 @@ from evolora.ecology.host_costs import blueprint, forecast
 from evolora.ecology.sessions import begin_session, colony, resume_session
 
 MECHANISMS = ('matrix_mixers/semiseparable', 'coefficient_dynamics/delta')
-SMALL = PretrainingConfig(hidden=32, layers=2, rows=6, row=128, basics=90, schooling=80, steps=90)
+SMALL = PretrainingConfig(hidden=32, layers=2, rows=6, row=128, basics=90, first_stage=80, steps=90)
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac', 'Count the words: salt sun door fire fish flower', 'Hi']
 EVERY = [f'{framework}/{name}' for framework in VARIANTS for name in VARIANTS[framework]]
 
