@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from evolora.evaluation.evaluation import holdout
-from evolora.tasks.streams import Cell, draw_tasks
+from evolora.tasks.families import Cell
+from evolora.tasks.task_sets import draw_tasks
 
 
 class Actors:

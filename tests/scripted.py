@@ -12,12 +12,12 @@ from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.ecology import Ecology
 from evolora.economy.prices import EconomyConfig
 from evolora.assimilation.examiner import Examiner
-from evolora.tasks.families import Grade
+from evolora.tasks.family import Grade
 from evolora.assimilation.gates import turn
 from evolora.organelles.population import Population, Traits
 from evolora.organelles.updates import Plasticity, PlasticityConfig
 from evolora.utils.randomness import seed_of, stream
-from evolora.tasks.streams import Cell
+from evolora.tasks.families import Cell
 from evolora.assimilation.trials import attempt
 from evolora.ecology.variation import VariationConfig, gaussian
 
@@ -29,15 +29,15 @@ SHORT = dict(pairs=16, least_power=0.)      # one look, too few pairs for a verd
 
 
 class Script(Examiner):
-    "An examiner with a script: `says(name, task, i)` is whether the i-th question of a call is answered right"
-    def __init__(self, population, says):
+    "An examiner with a script: `is_right(name, task, i)` is whether the i-th question of a call is answered right"
+    def __init__(self, population, is_right):
         super().__init__(population)
-        self.says, self.exams = says, []
+        self.is_right, self.evaluations = is_right, []
 
     def ask(self, who, tasks, seed_for, **how):
         assert who and tasks and all(f is None or isinstance(f, dict) for f in who.values())
-        self.exams.append((list(who), list(tasks), how))
-        right = {name: np.array([bool(self.says(name, t, i)) for i, t in enumerate(tasks)]) for name in who}
+        self.evaluations.append((list(who), list(tasks), how))
+        right = {name: np.array([bool(self.is_right(name, t, i)) for i, t in enumerate(tasks)]) for name in who}
         self.bill['answers'] += len(who) * len(tasks)
         self.bill['right'] += int(sum(r.sum() for r in right.values()))
         return right
@@ -69,14 +69,14 @@ def log(skill, *, generation, n=12, cells=CELLS, tasks=None):
     return pd.DataFrame(rows, columns=['generation', 'organelle', 'family', 'depth', 'task', 'success'])
 
 
-def meeting(host, *, niches=FAMILIES[:2], says=better, tokens=600, energy=20., price=5., generation=10, answers=12,
+def meeting(host, *, niches=FAMILIES[:2], is_right=better, tokens=600, energy=20., price=5., generation=10, answers=12,
             others=0, cells=CELLS, weaker=None, **knobs):
     "Specialists who solve everything at home (one may solve half), with energy, tokens, and a scripted examiner"
     population = Population(host, capacity=8, max_rank=4, blocks=1)
     for i, niche in enumerate(niches):
         moved(population, population.birth(rank=2, traits=Traits(niche=niche), rng=stream(i)).id)
     config = AssimilationConfig(**QUICK | knobs)
-    a = Assimilation(config, population, cells, Script(population, says))
+    a = Assimilation(config, population, cells, Script(population, is_right))
     a.beginning = {f: [64, others] for f in a.families}
     for id in population.ids: a.tokens.earn(id, tokens, 0)
     skill = {o.id: {o.traits.niche: .5 if o.id == weaker else 1.} for o in population}
@@ -122,7 +122,7 @@ def same(one: Factors, two: Factors) -> bool:
     return all(a.shape == b.shape and a.equal(b) for n in one for a, b in zip(one[n], two[n]))
 
 
-def ecology(host, config, *, says=better, seed=0, tokens=0, niches=FAMILIES) -> Ecology:
+def ecology(host, config, *, is_right=better, seed=0, tokens=0, niches=FAMILIES) -> Ecology:
     "A world of specialists with a scripted examiner; nothing was known before they began, and none has to wait"
     world = Ecology(host, config, seed=seed)
     for id, niche in zip(world.population.ids, niches * len(world.population)):
@@ -130,7 +130,7 @@ def ecology(host, config, *, says=better, seed=0, tokens=0, niches=FAMILIES) -> 
         world.population._members[id] = replace(one, traits=one.traits.model_copy(update={'niche': niche}))
         if tokens: world.assimilation.tokens.earn(id, tokens, 0)
     world.assimilation.tried = dict.fromkeys(world.population.ids, -99)
-    world.assimilation.examiner = Script(world.population, says)
+    world.assimilation.examiner = Script(world.population, is_right)
     world.assimilation.beginning = {f: [64, 0] for f in world.assimilation.families}
     return world
 
@@ -156,7 +156,7 @@ def world(**changes):
 def with_trial(host, **changes):
     "A world in which a child was born on probation in generation 0, its record, and the trial"
     merging = dict(pairs=16, wait=99) | changes.pop('merging', {})
-    e = ecology(host, world(merging=merging, **changes), tokens=400, says=rarely_better)
+    e = ecology(host, world(merging=merging, **changes), tokens=400, is_right=rarely_better)
     record = e.step()
     e.assimilation.tried = dict.fromkeys(e.population.ids, 0)       # no other pair is tested from now on
     (trial,) = e.assimilation.trials.values()

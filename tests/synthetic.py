@@ -6,7 +6,7 @@ import pandas as pd
 
 from evolora.ecology.record import Generation
 from evolora.assimilation.gates import event, judge, tally, turn
-from evolora.ecology.runs import TABLES, Run
+from evolora.ecology.run_folder import TABLES, Run
 
 CELLS = [(family, depth) for family in ('code.format', 'logic.bool', 'math', 'string.sort') for depth in (1, 2, 3)]
 

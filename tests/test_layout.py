@@ -35,7 +35,7 @@ HEAVY = {
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
 # Modules that load no torch, beside those of utils, economy, tasks and cli: what reads a run starts at once.
 QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.off_policy', 'assimilation.gates',
-         'ecology.record', 'ecology.diagnosis', 'ecology.runs', 'evaluation.evaluation', 'evaluation.routing',
+         'ecology.record', 'ecology.diagnosis', 'ecology.run_folder', 'evaluation.evaluation', 'evaluation.routing',
          'evaluation.answering', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
          'analysis.run_comparison', 'analysis.run_charts', 'analysis.html', 'analysis.run_dashboard',
          'analysis.run_report', 'analysis.run_animation', 'lab.open_notebooks', 'lab.live_charts',

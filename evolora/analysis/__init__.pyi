@@ -37,8 +37,9 @@ from .run_charts import (
 )
 from .weights import (
     Beside as Beside, Inspection as Inspection, answers_beside as answers_beside, chart_delta as chart_delta,
-    chart_drift as chart_drift, chart_similarity as chart_similarity, chart_spectra as chart_spectra,
-    delta_norms as delta_norms, drift as drift, inspect as inspect, similarity as similarity, spectra as spectra,
+    chart_movement as chart_movement, chart_similarity as chart_similarity, chart_spectra as chart_spectra,
+    delta_norms as delta_norms, inspect as inspect, movement as movement, similarity as similarity,
+    spectra as spectra,
 )
 from .html import (
     check_page as check_page, figure as figure, inert as inert, page as page, table_html as table_html,

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from .tables import RunData, load, summary
-from ..ecology.runs import Run, config_differences, differences
+from ..ecology.run_folder import Run, config_differences, differences
 from ..utils.statistics import Interval
 
 # %% ../../nbs/10_analysis/04_run_comparison.ipynb #4cb94547

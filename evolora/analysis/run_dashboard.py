@@ -19,7 +19,7 @@ from .html import figure, inert, page, table_html, write_page
 from .run_comparison import beside, read_runs
 from .tables import (NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, lineage_order, load,
                        organelle_table, summary)
-from ..ecology.runs import TABLES
+from ..ecology.run_folder import TABLES
 
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #a602974b
 def _short(name: str) -> str:

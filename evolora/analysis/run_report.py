@@ -17,7 +17,7 @@ from .run_comparison import beside, read_runs
 from .run_dashboard import tame
 from .tables import (NO_MEASURE, READING, RunData, cell_table, lineage, load, markdown_table,
                                      organelle_table, summary)
-from ..ecology.runs import Run, escape
+from ..ecology.run_folder import Run, escape
 from ..utils.files import write_whole
 
 # %% ../../nbs/10_analysis/09_run_report.ipynb #759f4d1a

@@ -18,9 +18,10 @@ from scipy.special import betaln, xlogy
 
 from ..assimilation.gates import EVENTS, GATES, Decision, gate_label
 from ..ecology.record import Generation
-from ..ecology.runs import TABLES, Run, escape, frame
+from ..ecology.run_folder import TABLES, Run, escape, frame
 from ..economy.ledger import ACCOUNTS
-from ..tasks.streams import Cell, chance
+from ..tasks.families import Cell
+from ..tasks.task_sets import chance
 from ..utils.statistics import wilson
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #011f0502

@@ -23,11 +23,11 @@ from .tables import balances, load, markdown_table
 from ..assimilation.gates import Decision, explain
 from ..assimilation.merging import beside, combine
 from ..ecology.ecology import Ecology
-from ..ecology.runs import escape
+from ..ecology.run_folder import escape
 from ..evaluation.answering import check_question, question
 from ..host.adapters import Factors, blocks_of
 from ..organelles.population import Population, delta_norm
-from ..tasks.streams import ID_CELLS, Cell
+from ..tasks.families import ID_CELLS, Cell
 from ..utils.statistics import wilson
 
 # %% ../../nbs/10_analysis/06_weights.ipynb #430b0062

@@ -22,8 +22,8 @@ from .off_policy import (
 )
 from .gates import (
     Decision as Decision, EVENTS as EVENTS, GATES as GATES, Gate as Gate, event as event, explain as explain,
-    judge as judge, measured as measured, register_gate as register_gate, replay as replay, tally as tally,
-    turn as turn,
+    gate_label as gate_label, judge as judge, measured as measured, register_gate as register_gate,
+    replay as replay, tally as tally, turn as turn,
 )
 from .examiner import (
     COMMONS as COMMONS, Examiner as Examiner, Tokens as Tokens, fresh as fresh,

@@ -12,7 +12,9 @@ import numpy as np
 
 from ..host.adapters import Factors
 from ..organelles.population import Population
-from ..tasks.streams import Cell, Task, sample_tasks
+from ..tasks.families import Cell
+from ..tasks.family import Task
+from ..tasks.task_sets import sample_tasks
 
 # %% ../../nbs/06_assimilation/05_examiner.ipynb #da8e7f6c
 def fresh(cells: Sequence[Cell], n: int, rng: np.random.Generator, *,

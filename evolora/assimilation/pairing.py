@@ -8,7 +8,7 @@ __all__ = ['AssimilationConfig', 'Assimilation']
 # %% ../../nbs/06_assimilation/06_pairing.ipynb #4f2ad692
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,7 +22,8 @@ from .sequential import ELond
 from ..economy.ledger import Ledger
 from ..organelles.population import Population
 from ..tasks.curriculum import families_of, joined
-from ..tasks.streams import Cell, Task
+from ..tasks.families import Cell
+from ..tasks.family import Task
 from ..utils.statistics import wilson
 
 # %% ../../nbs/06_assimilation/06_pairing.ipynb #f68c7306

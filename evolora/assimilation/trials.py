@@ -23,7 +23,8 @@ from ..host.adapters import Factors
 from ..organelles.lessons import Lesson
 from ..organelles.updates import Plasticity
 from ..tasks.curriculum import families_of, joined
-from ..tasks.streams import Cell, Task
+from ..tasks.families import Cell
+from ..tasks.family import Task
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #451a71cb
 class Child(NamedTuple):

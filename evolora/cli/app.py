@@ -18,12 +18,11 @@ from typing import Annotated
 
 import typer
 
-import evolora
 from .attention import attention_app
 from .bench import bench_app
 from .calibrate import calibrate, forecast_of, settings_for
 from .hosts import HOSTS, host_app, interruptible, unfinished
-from .rivals import holdout, sft
+from .baselines import holdout, sft
 from ..utils.terminal import exists, meanwhile, new_folder_for, progress, log, show, visible
 
 # %% ../../nbs/15_cli/08_app.ipynb #1ed9fd5c
@@ -51,8 +50,8 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
     from evolora.evaluation.host_calibration import calibration_of
     from evolora.ecology.config import load_config
     from evolora.host.model import host_source
-    from evolora.ecology.host_costs import priced_for
-    from evolora.ecology.runs import Run, config_differences
+    from evolora.ecology.host_forecast import priced_for
+    from evolora.ecology.run_folder import Run, config_differences
     run = Run.open(resume)
     if out: raise ValueError(f"expected --resume or --out, got both; --resume goes on in {resume}")
     known = run.host | {'seed': run.seed}
@@ -124,7 +123,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
                                                     'for others. A run goes on with its own.')] = None):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.ecology.config import load_config
-    from evolora.ecology.host_costs import forecast
+    from evolora.ecology.host_forecast import forecast
     if resume: _same_run(resume, config, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     host_name = 'embedded' if host is None else host
     name = config if config is not None else 'ecology' if host_name == 'embedded' else 'real'
@@ -298,7 +297,8 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
           depth: Annotated[int | None, typer.Option(min=1, max=4, help='One depth; default: 1 to 3.')] = None,
           seed: Annotated[int, typer.Option(min=0, help='The same seed writes the same file.')] = 0):
     "Write tasks to a file: question, gold answer and what its grader needs."
-    from evolora.tasks.streams import FAMILIES, Cell, draw_tasks, family_named, write_tasks
+    from evolora.tasks.families import FAMILIES, Cell, family_named
+    from evolora.tasks.task_sets import draw_tasks, write_tasks
     names = list(FAMILIES) if family == 'all' else [family_named(family).name]
     cells = [Cell(f, d) for f in names for d in ([depth] if depth else (1, 2, 3))]
     if exists(out): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")

@@ -47,38 +47,38 @@ def throughput(json: _JSON = False, quick: _QUICK = False, out: _OUT = None, hos
                repeats: Annotated[int, typer.Option(min=1, help='Repeats of our own runs; a third for others.')] = 9):
     "Tokens per second of host and population, against transformers and peft; takes a quarter of an hour."
     new_file(out)
-    from evolora.experiments import speed as benchmarks
+    from evolora.experiments import speed
     from evolora.host.model import load_host
     how = dict(sizes=(32,), threads=(1,), repeats=3, slow_repeats=1, mixed=False) if quick else dict(
         repeats=repeats, slow_repeats=max(1, repeats // 3))
     with progress() as bar:
         job = bar.add_task('answering', total=None)
-        rows = benchmarks.throughput(load_host(host), tick=lambda: bar.advance(job), **how)
-    _publish('throughput', rows, benchmarks.throughput_targets(rows), benchmarks.throughput_tables(rows), json, out)
+        rows = speed.throughput(load_host(host), tick=lambda: bar.advance(job), **how)
+    _publish('throughput', rows, speed.throughput_targets(rows), speed.throughput_tables(rows), json, out)
 
 @bench_app.command()
 def generation(json: _JSON = False, quick: _QUICK = False, out: _OUT = None, host: _HOST = 'embedded',
                threads: Annotated[int, typer.Option(min=1, help='Torch threads.')] = 1):
     "Milliseconds of each part of a generation, with more and more organelles."
     new_file(out)
-    from evolora.experiments import speed as benchmarks
+    from evolora.experiments import speed
     from evolora.host.model import load_host
     how = dict(sizes=(32,), generations=6) if quick else dict(generations=12)
     with progress() as bar:
         job = bar.add_task('living', total=None)
-        rows = benchmarks.generation_parts(load_host(host, threads=threads), tick=lambda: bar.advance(job), **how)
-    _publish('generation', rows, benchmarks.generation_targets(rows), benchmarks.generation_tables(rows), json, out)
+        rows = speed.generation_parts(load_host(host, threads=threads), tick=lambda: bar.advance(job), **how)
+    _publish('generation', rows, speed.generation_targets(rows), speed.generation_tables(rows), json, out)
 
 @bench_app.command()
 def memory(json: _JSON = False, quick: _QUICK = False, out: _OUT = None):
     "Resident memory along 1,000 generations, and the peak of a plasticity forward by its chunk."
     new_file(out)
-    from evolora.experiments import speed as benchmarks
+    from evolora.experiments import speed
     how = dict(generations=60, chunks=(512, 8192)) if quick else {}
     with progress() as bar:
         job = bar.add_task('remembering', total=None)
-        found = benchmarks.memory(tick=lambda: bar.advance(job), **how)
-    _publish('memory', [found], benchmarks.memory_targets(found), benchmarks.memory_tables(found), json, out)
+        found = speed.memory(tick=lambda: bar.advance(job), **how)
+    _publish('memory', [found], speed.memory_targets(found), speed.memory_tables(found), json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #1afc2df0
 def _made(folder: Path, make) -> ValueError | None:
@@ -101,23 +101,25 @@ def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded
              out: Annotated[Path | None, typer.Option(help='A folder: new, or with cells of the same settings. '
                                                       'Default: runs/learning.')] = None):
     "Does an ecology learn more than simpler ways to spend the same compute? Takes hours, in pieces."
-    from evolora.experiments import ecology_vs_rivals as lab
-    from evolora.experiments import learning_summary as results
+    from evolora.experiments import ecology_vs_rivals
+    from evolora.experiments import learning_summary
     from evolora.experiments.baselines import CONDITIONS
     names = list(CONDITIONS) if conditions == 'all' else [name.strip() for name in conditions.split(',')]
-    settings = lab.Settings(host=host, budget=budget)
+    settings = ecology_vs_rivals.Settings(host=host, budget=budget)
     if quick:
         names, seeds, jobs = ['frozen', 'single'] if conditions == 'all' else names, 1, 1
-        settings = lab.Settings(host=host, budget=min(budget, 100.), id=96, ood=96, points=2, probe=48, brittle=16)
+        settings = ecology_vs_rivals.Settings(host=host, budget=min(budget, 100.), id=96, ood=96, points=2, probe=48,
+                                              brittle=16)
     with TemporaryDirectory() as scratch:
         folder = out or (Path(scratch) if quick else Path('runs/learning'))
-        error = _made(folder, lambda: lab.experiment(names, range(1, seeds + 1), folder, settings, jobs=jobs, log=log))
-        if lab.read_cells(folder):
-            lines = results.table(folder)
-            frames = results.for_people(lines)
-            _publish('learning', results.as_rows(lines), results.targets(folder, lines), frames, json, None)
+        error = _made(folder, lambda: ecology_vs_rivals.experiment(names, range(1, seeds + 1), folder, settings,
+                                                                   jobs=jobs, log=log))
+        if ecology_vs_rivals.read_cells(folder):
+            lines = learning_summary.table(folder)
+            _publish('learning', learning_summary.as_rows(lines), learning_summary.targets(folder, lines),
+                     learning_summary.for_people(lines), json, None)
             if not quick or out:
-                print(f"written: {', '.join(map(str, results.summarise(folder, lines)))}", file=sys.stderr)
+                print(f"written: {', '.join(map(str, learning_summary.summarise(folder, lines)))}", file=sys.stderr)
         if error: raise error
 
 # %% ../../nbs/15_cli/06_bench.ipynb #0f44ffa8
@@ -137,23 +139,24 @@ def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embe
                  out: Annotated[Path | None, typer.Option(help='A folder: new, or with lives of the same settings. '
                                                           'Default: runs/assimilation.')] = None):
     "Are accepted merges real, and are they worth their compute? Takes about half an hour, in pieces."
-    from evolora.experiments import merge_ablation as twins
+    from evolora.experiments import merge_ablation
     from evolora.experiments.gate_calibration import Sizes
     from evolora.host.model import load_host
     from evolora.experiments.ecology_vs_rivals import read_cells
-    settings, sizes = twins.Settings(host=host), Sizes()
+    settings, sizes = merge_ablation.Settings(host=host), Sizes()
     if quick:
-        settings, seeds, jobs = twins.Settings(host=host, generations=12, audit=128, id=96, ood=32), 1, 1
+        settings, seeds, jobs = merge_ablation.Settings(host=host, generations=12, audit=128, id=96, ood=32), 1, 1
         sizes = Sizes(late=50, sequences=40, logs=60, merges=10, homes=2, tasks=1000, runs=5)
     tables = {}
     with TemporaryDirectory() as scratch:
         folder = out or (Path(scratch) if quick else Path('runs/assimilation'))
         def make():
-            tables.update(twins.acceptance(folder, load_host(host, threads=1), sizes, log=log))
-            twins.experiment(range(1, seeds + 1), folder, settings, jobs=jobs, log=log)
+            tables.update(merge_ablation.acceptance(folder, load_host(host, threads=1), sizes, log=log))
+            merge_ablation.experiment(range(1, seeds + 1), folder, settings, jobs=jobs, log=log)
         error, cells = _made(folder, make), read_cells(folder)
-        found = twins.report(tables, cells)
-        _publish('assimilation', twins.rows(found), twins.targets(tables, cells), twins.for_people(found), json, None)
+        found = merge_ablation.report(tables, cells)
+        _publish('assimilation', merge_ablation.rows(found), merge_ablation.targets(tables, cells),
+                 merge_ablation.for_people(found), json, None)
         if error: raise error
 
 # %% ../../nbs/15_cli/06_bench.ipynb #82e536e7
@@ -165,20 +168,21 @@ def resume(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
            seed: Annotated[int, typer.Option(min=0, help='Of the moments and of the damages.')] = 0):
     "What does a run survive: kills, damaged files, strangers? Takes about a quarter of an hour."
     new_file(out)
-    from evolora.experiments import crash_recovery as survival
+    from evolora.experiments import crash_recovery
     from evolora.host.model import load_host
     if quick: kills, cases = min(kills, 2), min(cases, 54)
     with TemporaryDirectory() as scratch, progress() as bar:
         host, here = load_host('embedded', threads=1), Path(scratch)
         job = bar.add_task('killing', total=kills)
         how = dict(presets=['debug'], generations=4) if quick else {}
-        killed = survival.kills(kills, here / 'kills', seed=seed, tick=lambda: bar.advance(job), **how)
+        killed = crash_recovery.kills(kills, here / 'kills', seed=seed, tick=lambda: bar.advance(job), **how)
         job = bar.add_task('damaging', total=cases)
-        damaged = survival.damages(cases, here / 'damages', host, seed=seed, tick=lambda: bar.advance(job))
-        weighed = survival.weight(here, host, **(dict(organelles=16, generations=3) if quick else {}))
-    tables = survival.survival_tables(killed, damaged, weighed)
+        damaged = crash_recovery.damages(cases, here / 'damages', host, seed=seed, tick=lambda: bar.advance(job))
+        weighed = crash_recovery.weight(here, host, **(dict(organelles=16, generations=3) if quick else {}))
+    tables = crash_recovery.recovery_tables(killed, damaged, weighed)
     rows = [{'table': title} | row for title, table in tables.items() for row in table.to_dict('records')]
-    _publish('resume', rows, survival.survival_targets(killed, damaged, None if quick else weighed), tables, json, out)
+    targets = crash_recovery.recovery_targets(killed, damaged, None if quick else weighed)
+    _publish('resume', rows, targets, tables, json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #cd9c03bc
 @bench_app.command(epilog='Forty softmaxes that are no better than softmax, and twenty with a gap of one per '
@@ -190,7 +194,7 @@ def attention(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
     "Does the measure of mechanisms measure? Takes about an hour on two cores."
     new_file(out)
     from functools import partial
-    from evolora.attention.search import measure_calibration as standards
+    from evolora.attention.search import measure_calibration
     from evolora.attention.scoring.evaluation import Cache, Evaluator
     from evolora.attention.scoring.workers import Workers
     tier, count = ('tiny', 1) if quick else ('small', 20)
@@ -199,14 +203,14 @@ def attention(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
         job = bar.add_task('training softmax', total=count)
         judge = make(seeds=2)                                       # no candidate is refused at a gate here
         judge.prepare(crew)
-        bad = standards.control_study(judge, crew)
-        pairs = list(standards.null_pairs(lambda first: make(seeds=4, first=first), count, workers=crew,
+        bad = measure_calibration.control_study(judge, crew)
+        pairs = list(measure_calibration.null_pairs(lambda first: make(seeds=4, first=first), count, workers=crew,
                                           tick=lambda: bar.advance(job)))
-    none, planted = standards.null_study(pairs), standards.power_study(pairs)
-    covered = standards.coverage_study(judge.sizes, repeats=400 if quick else 4000)
-    _publish('attention', standards.standards_rows(none, planted, covered, bad),
-             standards.standards_targets(none, planted, covered, bad),
-             standards.standards_tables(none, planted, covered, bad), json, out)
+    none, planted = measure_calibration.null_study(pairs), measure_calibration.power_study(pairs)
+    covered = measure_calibration.coverage_study(judge.sizes, repeats=400 if quick else 4000)
+    _publish('attention', measure_calibration.calibration_rows(none, planted, covered, bad),
+             measure_calibration.calibration_targets(none, planted, covered, bad),
+             measure_calibration.calibration_tables(none, planted, covered, bad), json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #0e007961
 @bench_app.command(epilog='The preset `ecology` lives each generation twice, alone and under a lab. Then `debug` lives '
@@ -215,7 +219,7 @@ def lab(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
         pairs: Annotated[int, typer.Option(min=1, help='Blocks of five generations that are lived twice.')] = 8):
     "Does it disturb to be watched, and can what is shown be opened and read? Takes about ten minutes."
     new_file(out)
-    from evolora.experiments import lab_overhead as overhead
+    from evolora.experiments import lab_overhead
     from evolora.ecology.config import load_config
     from evolora.analysis.run_dashboard import dashboard
     from evolora.ecology.ecology import Ecology
@@ -224,21 +228,21 @@ def lab(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
     with TemporaryDirectory() as scratch, progress() as bar:
         host, config = load_host('embedded', threads=1), load_config('ecology')
         job = bar.add_task('watching', total=pairs)
-        watched = overhead.watch(lambda: Ecology(host, config), pairs, tick=lambda: bar.advance(job))
+        watched = lab_overhead.watch(lambda: Ecology(host, config), pairs, tick=lambda: bar.advance(job))
         job = bar.add_task('living', total=generations)
-        run = overhead.live_long(Path(scratch) / 'run', host, generations, tick=lambda: bar.advance(job))
+        run = lab_overhead.live_long(Path(scratch) / 'run', host, generations, tick=lambda: bar.advance(job))
         path = dashboard(run)
-        page, missing = dict(generations=generations, bytes=path.stat().st_size), overhead.faults(run)
+        page, missing = dict(generations=generations, bytes=path.stat().st_size), lab_overhead.faults(run)
         job = bar.add_task('opening', total=2 * times)
-        seen, why = overhead.visits(path, times, tick=lambda: bar.advance(job))
+        seen, why = lab_overhead.visits(path, times, tick=lambda: bar.advance(job))
         page['first'] = []
         for i in range(times):
-            seconds, unseen = overhead.first_generation(Path(scratch) / f'first {i}')
+            seconds, unseen = lab_overhead.first_generation(Path(scratch) / f'first {i}')
             page['first'] += [] if seconds is None else [seconds]
             bar.advance(job)
-    _publish('lab', overhead.lab_rows(watched, page, seen, why or unseen, missing),
-             overhead.lab_targets(watched, page, seen, missing),
-             overhead.lab_tables(watched, page, seen, why or unseen, missing), json, out)
+    _publish('lab', lab_overhead.lab_rows(watched, page, seen, why or unseen, missing),
+             lab_overhead.lab_targets(watched, page, seen, missing),
+             lab_overhead.lab_tables(watched, page, seen, why or unseen, missing), json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #fd9687b6
 @bench_app.command(epilog='First `evolora host fetch smollm2-135m-q4`. Every life of the experiment is a file, and a '
@@ -258,7 +262,7 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
     from evolora.tasks.forms import FORMS
     from evolora.host.model import load_host
     from evolora.experiments.ecology_vs_rivals import read_cells
-    from evolora.tasks.streams import Cell
+    from evolora.tasks.families import Cell
     folder = out or Path('runs/real')
     if exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
     loaded, n = load_host(host, threads=threads), 16 if quick else 128

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..ecology.record import row_text
-from ..ecology.runs import Run
+from ..ecology.run_folder import Run
 from ..utils.files import parse_json
 from ..utils.terminal import visible
 

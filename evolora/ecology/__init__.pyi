@@ -1,12 +1,12 @@
 from . import checkpoint_files as checkpoint_files
 from . import config as config
-from . import controls as controls
 from . import diagnosis as diagnosis
 from . import ecology as ecology
-from . import host_costs as host_costs
+from . import host_forecast as host_forecast
+from . import knobs as knobs
 from . import lifecycle as lifecycle
 from . import record as record
-from . import runs as runs
+from . import run_folder as run_folder
 from . import sessions as sessions
 from . import state as state
 from . import variation as variation
@@ -21,29 +21,30 @@ from .lifecycle import (
     Demography as Demography,
 )
 from .config import (
-    EcologyConfig as EcologyConfig, PRESETS as PRESETS, changed_config as changed_config,
+    EcologyConfig as EcologyConfig, PRESETS as PRESETS, RENAMED as RENAMED, changed_config as changed_config,
     checked_config as checked_config, load_config as load_config,
 )
 from .record import (
     Generation as Generation, hashes_of as hashes_of, row_text as row_text,
 )
 from .diagnosis import (
-    CASES as CASES, Diagnosis as Diagnosis, LAST as LAST, PATIENCE as PATIENCE, Patience as Patience, READ as READ,
-    Seen as Seen, books as books, break_even as break_even, by_cell as by_cell, dark as dark, diagnose as diagnose,
-    doomed as doomed, inert as inert, seen_in as seen_in,
+    CASES as CASES, Diagnosis as Diagnosis, EarlyStopping as EarlyStopping, LAST as LAST, PATIENCE as PATIENCE,
+    READ as READ, Seen as Seen, books as books, break_even as break_even, by_cell as by_cell, diagnose as diagnose,
+    extinction_certain as extinction_certain, inert as inert, seen_in as seen_in,
+    unpaid_generations as unpaid_generations,
 )
-from .controls import (
+from .knobs import (
     Applied as Applied, Controls as Controls, Example as Example, KNOBS as KNOBS, Knob as Knob,
 )
 from .ecology import (
     Ecology as Ecology,
 )
-from .host_costs import (
+from .host_forecast import (
     Blueprint as Blueprint, HostProfile as HostProfile, PROFILES as PROFILES, blueprint as blueprint,
     forecast as forecast, kept_for_learning as kept_for_learning, priced_for as priced_for,
     profile_of as profile_of,
 )
-from .runs import (
+from .run_folder import (
     Run as Run, TABLES as TABLES, begin as begin, config_differences as config_differences,
     config_hash as config_hash, differences as differences, escape as escape, frame as frame, read as read,
 )

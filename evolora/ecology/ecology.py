@@ -24,20 +24,21 @@ from ..assimilation.gates import Decision, event, tally, turn as whole_turn
 from ..assimilation.pairing import Assimilation
 from ..assimilation.trials import Merge, attempt, probation
 from .config import EcologyConfig
-from .controls import Controls, Applied
+from .knobs import Controls, Applied
 from .diagnosis import EarlyStopping
 from .lifecycle import Demography
 from .record import Generation, hashes_of
 from .variation import reliability
 from ..economy import prices as money
 from ..economy.ledger import Ledger
-from ..host.model import Generation as Answers
-from ..host.model import Host
+from ..host.model import Generation as Answers, Host
 from ..organelles.lessons import Lesson
 from ..organelles.population import Population
 from ..organelles.updates import Plasticity
 from ..tasks.curriculum import Curriculum, Forager
-from ..tasks.streams import Cell, Task, sample_tasks
+from ..tasks.families import Cell
+from ..tasks.family import Task
+from ..tasks.task_sets import sample_tasks
 from ..utils.randomness import seed_of, stream
 
 # %% ../../nbs/07_ecology/07_ecology.ipynb #09b23405
@@ -358,9 +359,8 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, dec
                reliability=reliability(self.demography.recent), kl_from_host=float(far.mean()) if len(far) else None,
                kl_limited=int((learned.kl_scale < 1).sum()),
                gflops={'play': fsum(episodes['gflops']), 'learn': fsum(learned.gflops), 'gate': bill['gflops'],
-                       'teach': taught},
-               gate_answers=bill['answers'], gate_right=bill['right'], gate_tokens=bill['tokens'],
-               floor=self.relief[0], roi_gate=self.relief[1],
+                       'teach': taught}, gate_answers=bill['answers'], gate_right=bill['right'],
+               gate_tokens=bill['tokens'], floor=self.relief[0], roi_gate=self.relief[1],
                lp_mix=self.curriculum.lp_mix, cells=cells, gates=dict(sorted(gates.items())))
     timing = dict(generation=self.generation, seconds=sum(self._timing.values()), parts=dict(self._timing))
     answers = [dict(zip(episodes, answer)) for answer in zip(*episodes.values())]

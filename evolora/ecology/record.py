@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..assimilation.gates import Decision
 from ..assimilation.gates import explain as explained
 from ..economy.prices import COST_VERSION
-from ..tasks.streams import task_hashes
+from ..tasks.task_sets import task_hashes
 
 # %% ../../nbs/07_ecology/04_record.ipynb #b594d5f8
 def _short(x: float | None) -> str:

@@ -22,7 +22,7 @@ from .config import EcologyConfig, checked_config
 from .diagnosis import Diagnosis, EarlyStopping, Seen, seen_in
 from .ecology import Ecology
 from .record import Generation, hashes_of
-from .runs import TABLES, Run, begin, differences
+from .run_folder import TABLES, Run, begin, differences
 from ..host.adapters import Factors
 from ..host.model import Host, load_host
 from ..organelles.population import Population

@@ -12,7 +12,7 @@ from .evaluation import (
     samples as samples, selection as selection, vote as vote,
 )
 from .forgetting import (
-    ORDINARY as ORDINARY, PROSE as PROSE, forgotten as forgotten, harm as harm,
+    ORDINARY as ORDINARY, PROSE as PROSE, forgetting_scores as forgetting_scores, forgotten as forgotten,
 )
 from .routing import (
     Router as Router, fit_router as fit_router,

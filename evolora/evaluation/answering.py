@@ -21,12 +21,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..ecology.runs import escape, write_whole
+from ..ecology.run_folder import escape, write_whole
 from .evaluation import form_of, selection
 from .routing import Router, fit_router
-from ..tasks.families import Task, final_line
+from ..tasks.family import Task, final_line
 from ..tasks.forms import Form
-from ..tasks.streams import FAMILIES, ID_CELLS, Cell, identified
+from ..tasks.families import FAMILIES, ID_CELLS, Cell
+from ..tasks.streams import identified
 
 # %% ../../nbs/09_evaluation/04_answering.ipynb #51e14155
 def _unit(counts: dict[str, float]) -> dict[str, float]:
@@ -184,8 +185,9 @@ def _routed(case: _Case) -> _Choice:
 def _voted(case: _Case) -> _Choice:
     "The value that most members gave; between equals that of the member with the highest rank"
     votes = Counter(a.value for a in case.answers if a.value is not None)
-    if not votes: return _Choice(0, f'no member gave an answer that can be read: {_named(case.answers[0].organelle)} is '
-                                    'trusted most', [0.] * len(case.answers))
+    if not votes:
+        most, scores = _named(case.answers[0].organelle), [0.] * len(case.answers)
+        return _Choice(0, f'no member gave an answer that can be read: {most} is trusted most', scores)
     counts = [float(votes[a.value]) for a in case.answers]
     at, tied = counts.index(max(counts)), sum(n == max(counts) for n in votes.values()) > 1
     tie = f', and as many another one: {_named(case.answers[at].organelle)} is trusted most' if tied else ''

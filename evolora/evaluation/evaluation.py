@@ -20,11 +20,12 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from ..ecology.runs import Run
+from ..ecology.run_folder import Run
 from ..economy.prices import EconomyConfig, answer_cost
-from ..tasks.families import Task
+from ..tasks.family import Task
 from ..tasks.forms import Form
-from ..tasks.streams import ID_CELLS, OOD_CELLS, OOD_FAMILIES, Cell, chance, draw_tasks
+from ..tasks.families import ID_CELLS, OOD_CELLS, OOD_FAMILIES, Cell
+from ..tasks.task_sets import chance, draw_tasks
 from ..utils.randomness import seed_of, stream
 from ..utils.statistics import Interval, bootstrap, paired, wilson
 

@@ -27,7 +27,8 @@ from .evaluation import KEY, answer, samples
 from ..host.downloads import cache_folder
 from ..host.model import Host
 from ..tasks.forms import FORMS, Form
-from ..tasks.streams import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, draw_tasks, family_hash
+from ..tasks.families import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, family_hash
+from ..tasks.task_sets import chance, draw_tasks
 from ..utils.files import parse_json, write_whole
 
 # %% ../../nbs/09_evaluation/06_host_calibration.ipynb #a75be06b

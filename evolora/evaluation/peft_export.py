@@ -19,7 +19,7 @@ from jinja2 import TemplateError
 
 from .. import __version__
 from ..assimilation.merging import consensus, evidence_weights
-from ..ecology.runs import Run, escape
+from ..ecology.run_folder import Run, escape
 from .answering import router_of
 from .evaluation import Evaluation, answer, candidates, cells_of, compare, answer_all, selection
 from .forgetting import ORDINARY, forgotten
@@ -28,9 +28,9 @@ from ..host.adapters import Factors
 from ..host.downloads import KNOWN
 from ..host.model import Host, Origin
 from ..organelles.population import Population
-from ..tasks.families import Task
+from ..tasks.family import Task
 from ..tasks.forms import Form
-from ..tasks.streams import ID_CELLS, Cell
+from ..tasks.families import ID_CELLS, Cell
 from ..utils.files import new_folder, write_whole
 from ..utils.statistics import wilson
 

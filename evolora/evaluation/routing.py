@@ -17,11 +17,12 @@ import pandas as pd
 from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
-from ..ecology.runs import config_hash
+from ..ecology.run_folder import config_hash
 from .evaluation import COLUMNS, KEY, candidates, answer_all, form_of, listed
-from ..tasks.families import Task
+from ..tasks.family import Task
 from ..tasks.forms import Form
-from ..tasks.streams import ID_CELLS, STREAMS, Cell, family_named, stream_of
+from ..tasks.families import ID_CELLS, Cell, family_named
+from ..tasks.streams import STREAMS, stream_of
 from ..utils.files import parse_json, write_whole
 from ..utils.statistics import wilson
 

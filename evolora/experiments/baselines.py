@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from ..ecology.diagnosis import EarlyStopping
 from ..ecology.ecology import Ecology
 from ..ecology.record import hashes_of
-from ..ecology.runs import differences
+from ..ecology.run_folder import differences
 from ..ecology.sessions import colony
 from ..evaluation.evaluation import (Evaluation, answer, cells_of, checked_cells, compare, answer_all, holdout,
                                            oracle, samples, selection, vote)
@@ -34,9 +34,10 @@ from ..host.adapters import read_peft
 from ..host.model import Host, load_host
 from ..organelles.population import Population
 from ..organelles.updates import PlasticityConfig
-from ..tasks.families import Task
+from ..tasks.family import Task
 from ..tasks.forms import Form
-from ..tasks.streams import ID_CELLS, OOD_CELLS, Cell, cell_hashes, draw_tasks, family_named, sample_tasks
+from ..tasks.families import ID_CELLS, OOD_CELLS, Cell, cell_hashes, family_named
+from ..tasks.task_sets import draw_tasks, sample_tasks
 from ..utils.files import read_json, write_whole
 from ..utils.randomness import stream
 

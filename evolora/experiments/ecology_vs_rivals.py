@@ -23,15 +23,16 @@ from threading import Thread
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..ecology.runs import config_hash
+from ..ecology.run_folder import config_hash
 from ..economy.prices import COST_VERSION
 from ..evaluation.evaluation import AUGMENTATIONS, Evaluation, answer, brittleness, answer_all, selection
 from ..evaluation.routing import fit_router
 from .baselines import Trained, condition_named, cost_of, evaluation_sets, examples_worth, train
 from .trainer import Condition
 from ..host.model import Host, load_host
-from ..tasks.families import Task
-from ..tasks.streams import ID_CELLS, draw_tasks, task_hashes
+from ..tasks.family import Task
+from ..tasks.families import ID_CELLS
+from ..tasks.task_sets import draw_tasks, task_hashes
 from ..utils.files import write_whole
 
 # %% ../../nbs/13_experiments/04_ecology_vs_rivals.ipynb #8da4a4cb

@@ -26,7 +26,8 @@ from ..host.model import Host
 from ..organelles.lessons import Lesson
 from ..organelles.population import Population
 from ..organelles.updates import Plasticity, PlasticityConfig
-from ..tasks.streams import Cell, sample_tasks
+from ..tasks.families import Cell
+from ..tasks.task_sets import sample_tasks
 from ..utils.randomness import seed_of, stream
 from ..utils.statistics import power_pairs
 

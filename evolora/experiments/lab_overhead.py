@@ -28,7 +28,7 @@ from ..analysis.weights import (chart_delta, chart_movement, chart_similarity, c
                                 similarity, spectra)
 from ..ecology.config import load_config
 from ..ecology.ecology import Ecology
-from ..ecology.runs import Run
+from ..ecology.run_folder import Run
 from ..ecology.sessions import begin_session, colony_births
 from .speed import target
 from ..host.model import Host

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..assimilation.gates import EVENTS, GATES
 from ..ecology.config import load_config
-from ..ecology.runs import config_hash
+from ..ecology.run_folder import config_hash
 from .baselines import CHOOSING, Life, Trained, choose_within, evaluation_sets, train
 from .gate_calibration import Sizes, measure
 from .ecology_vs_rivals import Unfinished, each, fingerprint, known_cells, scores

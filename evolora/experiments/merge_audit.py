@@ -15,7 +15,9 @@ from ..assimilation.examiner import Examiner
 from ..assimilation.trials import Merge
 from ..organelles.population import Population
 from ..tasks.curriculum import families_of
-from ..tasks.streams import Cell, Task, draw_tasks
+from ..tasks.families import Cell
+from ..tasks.family import Task
+from ..tasks.task_sets import draw_tasks
 from ..utils.randomness import seed_of, stream
 from ..utils.statistics import paired
 

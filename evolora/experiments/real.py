@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.ecology import Ecology
 from ..ecology.record import hashes_of
-from ..ecology.runs import config_hash
+from ..ecology.run_folder import config_hash
 from ..evaluation.host_calibration import Calibration, Forecast
 from ..evaluation.evaluation import Evaluation, answer, answer_all
 from ..evaluation.forgetting import forgetting_scores
@@ -41,7 +41,8 @@ from ..host.model import Host, byte_tokenizer, load_host, tiny_host
 from ..host.sampling import MARGIN
 from ..organelles.population import Population
 from ..tasks.forms import FORMS, Form
-from ..tasks.streams import Cell, draw_tasks
+from ..tasks.families import Cell
+from ..tasks.task_sets import draw_tasks
 from ..utils.files import write_whole
 from ..utils.randomness import stream
 
@@ -150,7 +151,7 @@ class Settings(BaseModel):
     questions: int = Field(24, ge=1, description='of each cell, in the evaluation set')
     routing: int = Field(4, ge=1, description='selection questions of each cell that the router is fitted on')
     steps: dict[str, float] = Field(STEPS, description='learning rate of each rival')
-    exam: Literal['holdout', 'selection'] = Field('holdout', description='the stream asked; selection: for tuning')
+    stream: Literal['holdout', 'selection'] = Field('holdout', description='the stream asked; selection: for tuning')
     budget: float | None = Field(None, gt=0, description="GFLOPs of the rivals; null: what the seed's ecology has used")
 
     @classmethod
@@ -172,7 +173,7 @@ def arms(settings: Settings) -> dict[str, Condition]:
     real = settings.config()
     def arm(name, what, **how):
         probe = {} if how['source'] == 'reward' else {'probe': 0.}
-        rule = real.plasticity.model_copy(update={'step': settings.steps[name]} | probe)
+        rule = real.plasticity.model_copy(update={'learning_rate': settings.steps[name]} | probe)
         return Condition(name=name, what=what, rank=real.rank, blocks=real.blocks, plasticity=rule, **how)
     return {a.name: a for a in (
         arm('single', 'one adapter by the same rule', source='reward', tasks=16, copies=4),
@@ -183,9 +184,9 @@ def arms(settings: Settings) -> dict[str, Condition]:
 def _evaluated(model, settings: Settings, who) -> Evaluation:
     "Greedy answers to the questions of the evaluation set; `who` is one organelle, None, or a router"
     cells = [Cell.parse(c) for c in settings.cells]
-    tasks = draw_tasks(cells, stream=settings.exam, n=settings.questions * len(cells))
+    tasks = draw_tasks(cells, stream=settings.stream, n=settings.questions * len(cells))
     chosen = who.route(tasks) if hasattr(who, 'route') else who
-    return Evaluation(answer(model, tasks, chosen, max_new_tokens=settings.config().max_new_tokens), settings.exam)
+    return Evaluation(answer(model, tasks, chosen, max_new_tokens=settings.config().max_new_tokens), settings.stream)
 
 def _live(host: Host, settings: Settings, seed: int, generations: int) -> tuple[Population, object, dict]:
     "An ecology that lives, its router, and what it has used; it ends early when no organelle is left"
@@ -260,7 +261,7 @@ def experiment(folder: str | Path, settings: Settings, seeds: Sequence[int], *, 
                 if arm in names and (arm, seed) not in known and not (arm == 'frozen' and seed != seeds[0])]
         for (_, _, arm, seed), cell in each(run_arm, work, jobs=jobs):
             if isinstance(cell, ValueError): log(f'{arm}-{seed} FAILED: {cell}')
-            else: log(f"{arm}-{seed}: {accuracy_of(cell):.1%} of the {settings.exam}, {cell['gflops']:.0f} GFLOPs, "
+            else: log(f"{arm}-{seed}: {accuracy_of(cell):.1%} of the {settings.stream}, {cell['gflops']:.0f} GFLOPs, "
                       f"{cell['seconds']:.0f} s")
     return read_cells(folder)
 
@@ -273,7 +274,7 @@ def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budg
         for step in steps:
             own = settings.model_copy(update=dict(
                 changes=settings.changes | {'plasticity': {'learning_rate': step}}, steps=dict.fromkeys(STEPS, step),
-                exam='selection', budget=budget, generations=generations))
+                stream='selection', budget=budget, generations=generations))
             work[arm, step] = (place := Path(folder) / f'step-{step:g}', own, arm, seed)
             path = _path(place, arm, seed)
             if path.exists() and json.loads(path.read_text())['hashes'] != origin_of(host, own, arm):

@@ -21,19 +21,19 @@ from copy import deepcopy
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import peft
 import torch
 
 from ..ecology.config import EcologyConfig, load_config
 from ..ecology.ecology import Ecology
-from ..ecology.runs import begin
+from ..ecology.run_folder import begin
 from ..host.fast_decoder import supported
 from ..host.model import Generation, Host, load_host
 from ..host.sampling import MARGIN
 from ..organelles.population import Population
-from ..tasks.streams import CELLS, draw_tasks
+from ..tasks.families import CELLS
+from ..tasks.task_sets import draw_tasks
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_experiments/01_speed.ipynb #f904ed20

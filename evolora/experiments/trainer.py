@@ -22,15 +22,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 
 from ..ecology.config import EcologyConfig, changed_config, load_config
-from ..ecology.runs import config_hash
+from ..ecology.run_folder import config_hash
 from ..economy.prices import EconomyConfig, reward
 from ..host.model import Host
 from ..organelles.lessons import Lesson
 from ..organelles.population import Population, Traits
 from ..organelles.updates import Plasticity, PlasticityConfig
-from ..tasks.families import Task
-from ..tasks.streams import (FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, cell_hashes, draw_tasks,
-                                   family_named, sample_tasks, task_hashes)
+from ..tasks.family import Task
+from ..tasks.families import FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, cell_hashes, family_named
+from ..tasks.task_sets import draw_tasks, sample_tasks, task_hashes
 from ..utils.files import write_whole
 from ..utils.randomness import seed_of, stream
 
@@ -211,7 +211,7 @@ def update(self: Trainer, n: int | None = None) -> pd.DataFrame:
         self.plasticity.restore(good[1])
         self.spent = Spent(**before)
         raise ValueError(f"{self.condition.name}: expected finite weights, got others in update {self.updates + 1}; "
-                         f"those of update {self.updates} are kept: take a learning rate (`step`) below "
+                         f"those of update {self.updates} are kept: take a learning rate (`learning_rate`) below "
                          f"{self.condition.plasticity.learning_rate}")
     self.updates += 1
     self.spent.seconds += time.perf_counter() - start

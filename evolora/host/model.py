@@ -209,7 +209,7 @@ def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> d
     alone = each(m.answer, read, new)
     bill = dict(prompt_tokens=read, new_tokens=new, flops=alone, passed=each(m.passed, read, new), alone=alone)
     if kept is None: return bill
-    n, (all_ids, own) = np.array(kept.lengths), kept.shares(encoded, authors.who)
+    n, (all_ids, own) = np.array(kept.lengths), kept.shares(encoded, authors.rows)
     decoder = Decoder(host.model)
     below = decoder.first(authors.names if authors.arrange else ()) / len(decoder.layers)
     flops = (each(lambda p, t, k: m.answer(p, t, kept=k), read, new, n)

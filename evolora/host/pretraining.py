@@ -9,7 +9,6 @@ __all__ = ['PAD', 'END', 'USER', 'ASSISTANT', 'UNKNOWN', 'CHAT_TEMPLATE', 'JOINT
 
 # %% ../../nbs/04_host/09_pretraining.ipynb #029c42c7
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -30,8 +29,11 @@ from .engine import buckets
 from .mechanisms.mechanism_model import MechanismConfig, MechanismForCausalLM, check_causal
 from .mechanisms.program_source import Program
 from .model import EMBEDDED, Host
-from ..tasks.families import MAX_DEPTH, WORDS, Task
-from ..tasks.streams import (CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, chance, sample_tasks, stream_of)
+from ..tasks.family import MAX_DEPTH, Task
+from ..tasks.symbolic import WORDS
+from ..tasks.families import CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell
+from ..tasks.streams import stream_of
+from ..tasks.task_sets import chance, sample_tasks
 from ..utils.files import write_whole
 from ..utils.randomness import seed_of, stream
 

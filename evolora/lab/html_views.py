@@ -56,7 +56,7 @@ class View:
     rows: list[dict]                # of the table `generations`
     alive: pd.DataFrame             # the living, most competent first
     births: Mapping[str, dict]      # rows of the table `lineage`, by organelle, as far as they are known
-    verdicts: list[dict]            # of the latest generation: organelle, partners, gate, final, sentence
+    decisions: list[dict]            # of the latest generation: organelle, partners, gate, final, sentence
     ledger: list[dict]              # rows of the latest generation
     books: Mapping[str, Mapping[str, float]] = field(default_factory=dict)      # energy by organelle and account
     since: int = 0                  # the first generation in these books
@@ -92,10 +92,10 @@ def look(ecology: Ecology, *, name: str = 'in memory', births: Mapping[str, dict
                       traits=o.traits.model_dump()) for o in population}
     ranking, last = ecology.demography.ranking(), history[-1] if history else None
     alive = _living(ranking, [population[id].traits.niche for id in ranking.index], ecology.generation)
-    verdicts = [dict(organelle=d.organelle, partners=d.partners, gate=d.gate, final=d.final, sentence=str(d))
+    decisions = [dict(organelle=d.organelle, partners=d.partners, gate=d.gate, final=d.final, sentence=str(d))
                 for d in (last.decisions if last else None) or ()]
     about = {'host': ecology.host.id, 'seed': ecology.seed}
-    return View(name, about, [g.row for g in history], alive, {**(births or {}), **own}, verdicts,
+    return View(name, about, [g.row for g in history], alive, {**(births or {}), **own}, decisions,
                 list(last.ledger or ()) if last else [], {id: dict(own) for id, own in (books or {}).items()}, since)
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #ec08e581
@@ -115,12 +115,12 @@ def look_at(data: RunData, *, memory: int = 10) -> View: # generations that comp
     table = table.join(judged).fillna({'episodes': 0, 'competence': 0.})
     table = table.sort_values('competence', ascending=False, kind='stable')
     niches = [str((born.at[id, 'traits'] or {}).get('niche', '')) for id in table.index]
-    verdicts = [row | {'sentence': sentence(row)} for row in _latest(data.gates, now)]
+    decisions = [row | {'sentence': sentence(row)} for row in _latest(data.gates, now)]
     rows = data.generations.astype(object).where(data.generations.notna(), None).to_dict('records')
     books = {}
     add_up(books, data.ledger[data.ledger['organelle'].isin(table.index)].to_dict('records'))
     return View(data.name, data.about, rows, _living(table, niches, now + 1), {r['organelle']: r for r in
-                births.to_dict('records')}, verdicts, _latest(data.ledger, now), books)
+                births.to_dict('records')}, decisions, _latest(data.ledger, now), books)
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #286ac296
 def ancestry(view: View, organelle: str, most: int = 12) -> list[str]:
@@ -135,7 +135,7 @@ def ancestry(view: View, organelle: str, most: int = 12) -> list[str]:
 
 def why(view: View, organelle: str) -> list[str]:
     "A sentence for each gate that an organelle met in the latest generation, itself or as a partner"
-    return [v['sentence'] for v in view.verdicts if organelle == v['organelle'] or organelle in (v['partners'] or ())]
+    return [v['sentence'] for v in view.decisions if organelle == v['organelle'] or organelle in (v['partners'] or ())]
 
 def _facts(facts: Mapping) -> str:
     return '<dl>' + ''.join(f'<div><dt>{shown(k)}</dt>{_cell(v).replace("td", "dd")}</div>' for k, v in facts.items()
@@ -162,7 +162,7 @@ def organelle_html(view: View, organelle: str) -> str:
 def gates_html(view: View) -> str:
     "Where each turn of the latest generation ended, and why"
     ends = pd.DataFrame([{'organelle': v['organelle'], 'gate': v['gate'], 'why': v['sentence'].partition(': ')[2]}
-                         for v in view.verdicts if v['final']])
+                         for v in view.decisions if v['final']])
     return table_html(ends.set_index('organelle') if len(ends) else ends,
                       empty='no organelle had a turn: there are no merges yet, or they are switched off')
 

@@ -18,7 +18,7 @@ from IPython import get_ipython
 from ..analysis.weights import Beside, answers_beside
 from ..ecology.config import load_config
 from ..ecology.ecology import Ecology
-from ..ecology.runs import Run
+from ..ecology.run_folder import Run
 from ..ecology.sessions import Session
 from .runner import Runner, world_of
 from .html_views import answers_html, shown
@@ -204,7 +204,7 @@ def feedback(self: Lab, up: bool) -> None:
     self.show_waiting()
     weight = self.stand['feedback']
     does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
-    self.verdicts.value = shown(f"{'positive' if up else 'negative'} feedback: {does}")
+    self.feedback_text.value = shown(f"{'positive' if up else 'negative'} feedback: {does}")
 
 # %% ../../nbs/11_lab/08_lab.ipynb #26645ffb
 @patch
@@ -224,7 +224,7 @@ def _put(self: Lab, prompt: str, most: int) -> Future:
         self.answers.value = answers_html(future.result().answers, future.result().how) if not future.exception() else (
             '<p class="quiet">there is no answer: the question failed; the error is shown above</p>')
         self.refresh()
-    self.last_answer, self.verdicts.value = None, ''  # an answer that is not seen any more cannot be judged
+    self.last_answer, self.feedback_text.value = None, ''  # an answer that is not seen any more cannot be judged
     self.answers.value = '<p class="quiet">waits for the end of this generation …</p>'
     future = self._submit(answer)
     future.add_done_callback(answered)

@@ -25,7 +25,7 @@ from ..ecology.checkpoint_files import checkpoints
 from ..ecology.config import PRESETS
 from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
-from ..ecology.runs import Run
+from ..ecology.run_folder import Run
 from ..ecology.sessions import Session
 from ..evaluation.evaluation import cells_of, example
 from .live_charts import picture_html
@@ -137,9 +137,9 @@ def show_open(self: Window) -> None:
 def show_waiting(self: Window) -> None:
     "Where the knobs stand, and what waits for the next generation"
     if not self.ecology: return
-    turned, verdicts = self.ecology.controls.waiting
+    turned, waiting = self.ecology.controls.waiting
     self.stand = {**self.ecology.knobs, **turned}
-    self.show_knobs(self.ecology.knobs, turned, verdicts)
+    self.show_knobs(self.ecology.knobs, turned, waiting)
 
 # %% ../../nbs/11_lab/07_live_view.ipynb #36cf1ecb
 @patch
@@ -191,7 +191,8 @@ def refresh(self: Window) -> None:
         lived = f'{now} generation{"s" * (now != 1)} lived'       # the latest is called by a number one less
         self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, still=not r.busy,
                      able=not (dead or barred), lived=self.ecology is not None and not barred, judgeable=open)
-        if self.judged and not open: self.verdicts.value = shown('the feedback is booked; ask again to judge again')
+        if self.judged and not open:
+            self.feedback_text.value = shown('the feedback is booked; ask again to judge again')
 
 # %% ../../nbs/11_lab/07_live_view.ipynb #adb2be3b
 @patch

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import ipywidgets as W
 from fastcore.basics import patch
 
-from ..ecology.controls import KNOBS, Knob
+from ..ecology.knobs import KNOBS, Knob
 from ..ecology.record import row_text
 from .live_charts import live_spec, output
 from .html_views import View, gates_html, organelle_html, shown, table_html
@@ -126,7 +126,7 @@ def _pages(self: Panel) -> None:
     "One page for each question"
     self.charts, self.weights, self.similarity = W.Output(), W.Output(), W.Output()
     self.population_page, self.organelle_page, self.gates_page, self.log_page = (W.HTML() for _ in range(4))
-    self.answers, self.verdicts, self.waiting = (W.HTML() for _ in range(3))
+    self.answers, self.feedback_text, self.waiting = (W.HTML() for _ in range(3))
     self.who = W.Dropdown(description='organelle', options=[], style={'description_width': '64px'},
                           tooltip='lab.select(id)', layout=W.Layout(width='210px'))
     self.prompt = W.Textarea(placeholder='Sort the letters: jghn', layout=W.Layout(width='430px', height='52px'),
@@ -137,7 +137,7 @@ def _pages(self: Panel) -> None:
     self.down_button = button('Bad answer', 'Negative feedback on the answer of the organelle. lab.feedback(False)',
                               width='110px')
     asking = W.VBox([W.HTML('<h4>Ask it</h4>'), W.HBox([self.prompt, self.ask_button]), self.answers,
-                     W.HBox([self.up_button, self.down_button, self.verdicts])])
+                     W.HBox([self.up_button, self.down_button, self.feedback_text])])
     self.knobs = {name: knob_box(name, knob) for name, knob in KNOBS.items()}
     self.winter_button = button('Winter now', 'Winter for three generations, from the next on. lab.turn(winter=3)',
                                 icon='snowflake-o', width='120px')
@@ -183,7 +183,7 @@ def show_page(self: Panel, view: View) -> None:
 def clear(self: Panel) -> None:
     "Empty every page, and all texts above them"
     for text in (self.head, self.ticker, self.error, self.population_page, self.organelle_page, self.gates_page,
-                 self.log_page, self.answers, self.verdicts, self.waiting): text.value = ''
+                 self.log_page, self.answers, self.feedback_text, self.waiting): text.value = ''
     for drawn in (self.charts, self.weights, self.similarity): drawn.outputs = ()
     self.listing, self.who.options = True, []
     self.listing = False
@@ -205,10 +205,10 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
     if not busy: self.progress.value = progress_html('', 0.)
 
 @patch
-def show_knobs(self: Panel, values: Mapping[str, float], turned: Mapping[str, float], verdicts: int) -> None:
+def show_knobs(self: Panel, values: Mapping[str, float], turned: Mapping[str, float], feedback: int) -> None:
     "Where the knobs stand or will stand, and what waits for the next generation"
     for name, value in {**values, **turned}.items(): self.knobs[name].value = value
     waits = [f'{name} = {value:g}' for name, value in turned.items()]
-    if verdicts: waits.append(f'feedback on {verdicts} answer{"s" * (verdicts > 1)}')
+    if feedback: waits.append(f'feedback on {feedback} answer{"s" * (feedback > 1)}')
     words = f'from the next generation on: {shown(", ".join(waits))}'
     self.waiting.value = f'<p class="quiet">{words}</p>' if waits else ''

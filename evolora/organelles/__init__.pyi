@@ -16,6 +16,6 @@ from .learning_rules import (
 )
 from .updates import (
     KEEPS_BASIS as KEEPS_BASIS, Plasticity as Plasticity, PlasticityConfig as PlasticityConfig, carried as carried,
-    centred_ranks as centred_ranks, drift as drift, evolution_strategy as evolution_strategy,
-    group_advantage as group_advantage,
+    centred_ranks as centred_ranks, evolution_strategy as evolution_strategy, group_advantage as group_advantage,
+    kl_from_host as kl_from_host,
 )

@@ -1,16 +1,21 @@
 from . import curriculum as curriculum
 from . import dates_and_units as dates_and_units
 from . import families as families
+from . import family as family
 from . import forms as forms
 from . import language as language
 from . import regexes as regexes
 from . import streams as streams
-from .families import (
-    CodeFormat as CodeFormat, Family as Family, Grade as Grade, JsonRepair as JsonRepair, Logic as Logic,
-    MAX_DEPTH as MAX_DEPTH, MAX_NESTING as MAX_NESTING, MAX_REPLY as MAX_REPLY, MAX_TEXT as MAX_TEXT, Math as Math,
-    MultiStep as MultiStep, Sequence as Sequence, Sort as Sort, Task as Task, WORDS as WORDS,
-    WordCount as WordCount, final_line as final_line, last_json as last_json, last_match as last_match,
+from . import symbolic as symbolic
+from . import task_sets as task_sets
+from .family import (
+    Family as Family, Grade as Grade, MAX_DEPTH as MAX_DEPTH, MAX_NESTING as MAX_NESTING, MAX_REPLY as MAX_REPLY,
+    MAX_TEXT as MAX_TEXT, Task as Task, final_line as final_line, last_json as last_json, last_match as last_match,
     last_number as last_number, pick as pick, plain_line as plain_line,
+)
+from .symbolic import (
+    CodeFormat as CodeFormat, JsonRepair as JsonRepair, Logic as Logic, Math as Math, MultiStep as MultiStep,
+    Sequence as Sequence, Sort as Sort, WORDS as WORDS, WordCount as WordCount,
 )
 from .language import (
     After as After, CITIES as CITIES, CLASSES as CLASSES, Codes as Codes, Fields as Fields, JOBS as JOBS,
@@ -28,13 +33,18 @@ from .regexes import (
     matches as matches, mismatch as mismatch, spell as spell,
 )
 from .streams import (
+    STREAMS as STREAMS, identified as identified, stream_of as stream_of,
+)
+from .families import (
     CELLS as CELLS, Cell as Cell, FAMILIES as FAMILIES, ID_CELLS as ID_CELLS, MAX_PROMPT as MAX_PROMPT,
-    MAX_TRIES as MAX_TRIES, NATURAL as NATURAL, OOD_CELLS as OOD_CELLS, OOD_DEPTH as OOD_DEPTH,
-    OOD_FAMILIES as OOD_FAMILIES, STREAMS as STREAMS, cell_hashes as cell_hashes, chance as chance,
-    corrected as corrected, count_mode as count_mode, draw_tasks as draw_tasks, family_hash as family_hash,
-    family_named as family_named, grade as grade, identified as identified, mode_share as mode_share,
-    read_tasks as read_tasks, register_family as register_family, sample_tasks as sample_tasks,
-    store_modes as store_modes, stream_of as stream_of, task_hashes as task_hashes, write_tasks as write_tasks,
+    NATURAL as NATURAL, OOD_CELLS as OOD_CELLS, OOD_DEPTH as OOD_DEPTH, OOD_FAMILIES as OOD_FAMILIES,
+    cell_hashes as cell_hashes, family_hash as family_hash, family_named as family_named, grade as grade,
+    register_family as register_family,
+)
+from .task_sets import (
+    MAX_TRIES as MAX_TRIES, chance as chance, corrected as corrected, count_mode as count_mode,
+    draw_tasks as draw_tasks, mode_share as mode_share, read_tasks as read_tasks, sample_tasks as sample_tasks,
+    store_modes as store_modes, task_hashes as task_hashes, write_tasks as write_tasks,
 )
 from .forms import (
     FORMS as FORMS, Form as Form, SYSTEM as SYSTEM, form_named as form_named,

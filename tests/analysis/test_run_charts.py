@@ -14,7 +14,7 @@ from evolora.analysis.run_charts import (CHARTS, OKABE_ITO, bundle, chart_accura
                                          chart_cells, chart_curriculum, chart_energy, chart_flows, chart_gates,
                                          chart_lineage, chart_population, chart_roi, chart_turns, lacks, save_chart,
                                          setup)
-from evolora.ecology.runs import TABLES
+from evolora.ecology.run_folder import TABLES
 
 
 @pytest.fixture(scope='module')

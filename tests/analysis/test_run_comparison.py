@@ -11,7 +11,7 @@ from evolora.analysis.run_dashboard import dashboard
 from evolora.ecology.ecology import Ecology
 from evolora.host.model import tiny_host
 from evolora.analysis.run_report import report
-from evolora.ecology.runs import begin, config_differences, differences
+from evolora.ecology.run_folder import begin, config_differences, differences
 from evolora.ecology.sessions import begin_session
 
 

@@ -5,7 +5,7 @@ from synthetic import write_run
 from evolora.analysis.tables import load, summary
 from evolora.analysis.run_charts import CHARTS
 from evolora.analysis.run_report import report
-from evolora.ecology.runs import Run
+from evolora.ecology.run_folder import Run
 
 
 @pytest.fixture(scope='module')

@@ -14,7 +14,7 @@ from evolora.analysis.run_charts import chart_lineage
 from evolora.assimilation.gates import event, judge, turn
 from evolora.analysis.weights import Beside
 from evolora.utils.randomness import stream
-from evolora.ecology.runs import TABLES, Run
+from evolora.ecology.run_folder import TABLES, Run
 from evolora.assimilation.sequential import log_e_value
 
 

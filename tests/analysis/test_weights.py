@@ -23,7 +23,7 @@ from evolora.analysis.weights import (answers_beside, chart_delta, chart_movemen
 from evolora.organelles.population import Population, Traits
 from evolora.utils.randomness import stream
 from evolora.ecology.sessions import begin_session, colony, colony_births, resume_session
-from evolora.tasks.streams import Cell
+from evolora.tasks.families import Cell
 
 CONFIG = load_config('debug').model_copy(update={'max_new_tokens': 4})
 

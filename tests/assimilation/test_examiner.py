@@ -9,12 +9,14 @@ import torch
 from scripted import CELLS, seed_for, moved, same
 from evolora.assimilation import examiner as module
 from evolora.assimilation.examiner import COMMONS, Examiner, Tokens, fresh
-from evolora.tasks.families import Grade, Task
+from evolora.tasks.family import Grade, Task
 from evolora.tasks.forms import Form
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
 from evolora.utils.randomness import stream
-from evolora.tasks.streams import ID_CELLS, Cell, sample_tasks, stream_of
+from evolora.tasks.families import ID_CELLS, Cell
+from evolora.tasks.streams import stream_of
+from evolora.tasks.task_sets import sample_tasks
 
 
 @pytest.fixture(scope='module')

@@ -151,19 +151,20 @@ STOPS = {
     'no_best_cell': dict(others=64), 'second_in_niche': dict(niches=['math', 'string.sort', 'math'], weaker='o3'),
     'low_energy': dict(energy=.1), 'merge_limit': dict(niches=FAMILIES),
     'no_partner': dict(niches=['math', 'math']), 'reserve_active': dict(energy=3.), 'low_tokens': dict(tokens=20),
-    'low_power': dict(uplift=.05, least_power=.9), 'canary_failed': dict(says=forgetful),
-    'probe_failed': dict(says=narrow),
-    'uplift_below_threshold': dict(says=equal), 'gate_check_failed': dict(says=rarely_better, trials=0, **SHORT),
+    'low_power': dict(uplift=.05, least_power=.9), 'canary_failed': dict(is_right=forgetful),
+    'probe_failed': dict(is_right=narrow),
+    'uplift_below_threshold': dict(is_right=equal),
+    'gate_check_failed': dict(is_right=rarely_better, trials=0, **SHORT),
     'low_power_dr': dict(log=log(LOSER, generation=11, n=7)),
     'log_below_threshold': dict(log=log(LOSER, generation=11))}
 ON_PROBATION = ('low_power_dr', 'log_below_threshold')
 
 
-def looked(host, recent, *, says=better, generation=11, **changes):
+def looked(host, recent, *, is_right=better, generation=11, **changes):
     "A child on probation, and what a look at it decides"
-    m = meeting(host, says=rarely_better, **SHORT, **changes)
+    m = meeting(host, is_right=rarely_better, **SHORT, **changes)
     trial = on_probation(m)
-    m.a.examiner.says = says
+    m.a.examiner.is_right = is_right
     return m, trial, *probation(m.a, trial, recent, generation, rng=rng, seed_for=seed_for)
 
 
@@ -172,7 +173,8 @@ def test_every_gate_stops_an_organelle_and_is_counted_once(host, gate):
     if gate in ON_PROBATION:
         m, _, decisions, outcome = looked(host, STOPS[gate]['log'])
         decisions = turn(decisions)
-        assert outcome == 'open' and len(m.a.examiner.exams) == 3, 'a canary, a probe and a look; none on probation'
+        assert outcome == 'open'
+        assert len(m.a.examiner.evaluations) == 3, 'a canary, a probe and a look; none on probation'
     else:
         m = meeting(host, **STOPS[gate])
         decisions, _ = decided(m)
@@ -222,7 +224,7 @@ def expired(host):
 def test_every_event_happens(host, name):
     "Merges and trials are the outcome of an attempt, and noted by the ecology; the end of a probation notes itself"
     made = {'merged': lambda: (None, tried(meeting(host)).outcome),
-            'trial_created': lambda: (None, tried(meeting(host, says=rarely_better, **SHORT)).outcome),
+            'trial_created': lambda: (None, tried(meeting(host, is_right=rarely_better, **SHORT)).outcome),
             'trial_promoted': lambda: promoted(host), 'trial_expired': lambda: expired(host)}
     decisions, outcome = made[name]()
     assert outcome == name

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from evolora.utils.randomness import stream
-from evolora.tasks.streams import Cell
+from evolora.tasks.families import Cell
 from evolora.assimilation.off_policy import Uplift, aipw, aipw_bias, least_squares, propensities, simulate_log
 
 rng = lambda seed=0: stream(seed, purpose='tests')

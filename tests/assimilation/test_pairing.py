@@ -12,7 +12,8 @@ from evolora.assimilation.examiner import COMMONS, Examiner
 from evolora.assimilation.gates import tally
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population, Traits
-from evolora.tasks.streams import Cell, stream_of
+from evolora.tasks.families import Cell
+from evolora.tasks.streams import stream_of
 
 
 @pytest.fixture(scope='module')
@@ -70,7 +71,7 @@ def test_what_was_verified_is_kept_and_how_it_began(host):
 
 
 def test_the_dead_are_forgotten(host):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     held = dict(m.a.tokens.balances)
     m.a.skill['o1'] = {'string.sort': (0., 9)}
@@ -84,7 +85,7 @@ def test_the_dead_are_forgotten(host):
 # --- nomination
 
 def test_a_child_on_probation_is_no_nominee(host):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     facts = m.a.facts(log({id: 1. for id in m.population.ids}, generation=11))
     assert trial.id in facts.index
@@ -94,7 +95,7 @@ def test_a_child_on_probation_is_no_nominee(host):
 
 @pytest.mark.parametrize('wait', [0, 2, 5])
 def test_a_test_is_followed_by_a_pause(host, wait):
-    m = meeting(host, wait=wait, says=worse)
+    m = meeting(host, wait=wait, is_right=worse)
     assert tried(m).outcome == 'canary_failed'
     for later in range(7):
         turns = m.a.nominate(m.facts, 10 + later, energy=m.energy, solvent=0.)
@@ -105,7 +106,7 @@ def test_a_test_is_followed_by_a_pause(host, wait):
                                          ('low_power', dict(uplift=.05, least_power=.9))])
 def test_a_pair_stopped_before_the_test_need_not_wait(host, gate, knobs):
     m = meeting(host, wait=5, **knobs)
-    assert tried(m).outcome == gate and not m.a.tried and not m.a.examiner.exams
+    assert tried(m).outcome == gate and not m.a.tried and not m.a.examiner.evaluations
     turns = m.a.nominate(m.facts, 11, energy=m.energy, solvent=0.)
     assert all(steps[-1].passed for steps in turns.values())
 
@@ -123,21 +124,21 @@ def surveyed(m): m.a.survey(m.population.ids, m.generation, rng=rng, seed_for=se
 def test_a_survey_asks_each_at_the_home_of_the_other_and_each_pays(host):
     m = meeting(host)
     surveyed(m)
-    asked = {(who[0], tasks[0].family, len(who), len(tasks)) for who, tasks, _ in m.a.examiner.exams}
+    asked = {(who[0], tasks[0].family, len(who), len(tasks)) for who, tasks, _ in m.a.examiner.evaluations}
     assert asked == {('o1', 'string.sort', 1, 8), ('o2', 'math', 1, 8)}
     assert m.a.tokens.balances == {'o1': 600 - 8, 'o2': 600 - 8}
     assert [(r['organelle'], r['tokens']) for r in m.a.tokens.drain() if r['reason'] == 'survey'] == [('o2', -8),
                                                                                                       ('o1', -8)]
-    assert {stream_of(t) for _, tasks, _ in m.a.examiner.exams for t in tasks} == {'gate'}
+    assert {stream_of(t) for _, tasks, _ in m.a.examiner.evaluations for t in tasks} == {'gate'}
     assert m.a.skill == {'o1': {'string.sort': (0., 10)}, 'o2': {'math': (0., 10)}}
 
 
 def test_strangers_to_a_family_are_surveyed_together(host):
     m = meeting(host, niches=['math', 'string.sort', 'math+logic.bool'])
     surveyed(m)
-    asked = {tasks[0].family: who for who, tasks, _ in m.a.examiner.exams}
+    asked = {tasks[0].family: who for who, tasks, _ in m.a.examiner.evaluations}
     assert asked == {'math': ['o2'], 'string.sort': ['o1', 'o3'], 'logic.bool': ['o1', 'o2']}, 'none at home'
-    assert all(len({t.family for t in tasks}) == 1 for _, tasks, _ in m.a.examiner.exams)
+    assert all(len({t.family for t in tasks}) == 1 for _, tasks, _ in m.a.examiner.evaluations)
 
 
 def test_what_is_known_is_not_asked_again_until_it_is_old(host):
@@ -145,7 +146,7 @@ def test_what_is_known_is_not_asked_again_until_it_is_old(host):
     for generation, calls in ((10, 2), (11, 2), (19, 2), (20, 4)):
         m.generation = generation
         surveyed(m)
-        assert len(m.a.examiner.exams) == calls
+        assert len(m.a.examiner.evaluations) == calls
 
 
 @pytest.mark.parametrize('tokens, calls, promise', [((7, 7), 0, None), ((8, 7), 1, None), ((7, 8), 1, None),
@@ -154,7 +155,7 @@ def test_a_survey_that_cannot_be_paid_promises_nothing(host, tokens, calls, prom
     m = meeting(host, tokens=0, worth=0.)
     for id, n in zip(m.population.ids, tokens): m.a.tokens.earn(id, n, 0)
     surveyed(m)
-    assert len(m.a.examiner.exams) == calls and m.a.promise('o1', 'o2', m.facts) == promise
+    assert len(m.a.examiner.evaluations) == calls and m.a.promise('o1', 'o2', m.facts) == promise
     assert [m.a.tokens.balances[id] for id in m.population.ids] == [n % 8 for n in tokens], 'no debts for others'
     turns, found = candidate_pairs(m)
     assert bool(found) == (calls == 2), 'an unknown promise makes no pair, even where any promise is enough'
@@ -166,7 +167,7 @@ def test_two_organelles_that_need_the_commons_do_not_spend_it_twice(host):
     m = meeting(host, tokens=0)
     m.a.tokens.earn(COMMONS, 15, 0)
     surveyed(m)
-    assert len(m.a.examiner.exams) == 1 and m.a.tokens.balances[COMMONS] == 7
+    assert len(m.a.examiner.evaluations) == 1 and m.a.tokens.balances[COMMONS] == 7
 
 
 def test_the_commons_pay_for_organelles_without_tokens(host):
@@ -281,7 +282,7 @@ def test_only_the_first_of_a_niche_is_considered(host, weaker, second):
     stop = turns[second][-1]
     found = stop.numbers
     assert stop.gate == 'second_in_niche' and found['best'] in parents and found['low'] < found['first']
-    assert not any(second in who for who, _, _ in m.a.examiner.exams), 'and no other is asked'
+    assert not any(second in who for who, _, _ in m.a.examiner.evaluations), 'and no other is asked'
 
 
 def test_equals_of_a_niche_are_both_the_first(host):
@@ -292,7 +293,7 @@ def test_equals_of_a_niche_are_both_the_first(host):
 def test_candidate_partners_are_few(host):
     m = meeting(host, niches=FAMILIES, candidates=1)
     turns, _ = candidate_pairs(m)
-    assert {len(who) for who, _, _ in m.a.examiner.exams} == {1} and len(m.a.examiner.exams) == 2
+    assert {len(who) for who, _, _ in m.a.examiner.evaluations} == {1} and len(m.a.examiner.evaluations) == 2
     assert [steps[-1].gate for steps in turns.values()].count('second_in_niche') == 3, 'the partner, and two not asked'
     with pytest.raises(ValidationError, match='candidates'): AssimilationConfig(candidates=8)
 

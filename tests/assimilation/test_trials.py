@@ -10,7 +10,7 @@ from scripted import (CELLS, FAMILIES, SHORT, better, equal, forgetful, log, mee
                       rarely_better, rng, same, seed_for, tried)
 from evolora.assimilation import trials as module
 from evolora.assimilation.examiner import Examiner
-from evolora.tasks.families import Grade
+from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
 from evolora.assimilation.gates import GATES
 from evolora.host.model import tiny_host
@@ -106,11 +106,11 @@ def test_the_same_seed_makes_the_same_child(host):
 
 # --- the test
 
-ENDS = {'merged': dict(says=better), 'trial_created': dict(says=rarely_better, **SHORT),
+ENDS = {'merged': dict(is_right=better), 'trial_created': dict(is_right=rarely_better, **SHORT),
         'low_tokens': dict(tokens=20), 'low_power': dict(uplift=.05, least_power=.9),
-        'canary_failed': dict(says=forgetful), 'probe_failed': dict(says=narrow),
-        'uplift_below_threshold': dict(says=equal),
-        'gate_check_failed': dict(says=rarely_better, trials=0, **SHORT)}
+        'canary_failed': dict(is_right=forgetful), 'probe_failed': dict(is_right=narrow),
+        'uplift_below_threshold': dict(is_right=equal),
+        'gate_check_failed': dict(is_right=rarely_better, trials=0, **SHORT)}
 
 
 @pytest.mark.parametrize('end', ENDS)
@@ -125,7 +125,7 @@ def test_every_end_leaves_the_books_in_order(host, end):
     assert m.a.levels.found == ([{'merged': True, 'trial_created': None}.get(end, False)] if opened else [])
     assert opened == (end not in ('low_tokens', 'low_power', 'canary_failed', 'probe_failed'))
     # what was asked is paid by both parents, alike
-    asked = sum(len(who) * len(tasks) for who, tasks, _ in m.a.examiner.exams)
+    asked = sum(len(who) * len(tasks) for who, tasks, _ in m.a.examiner.evaluations)
     assert held['o1'] + held['o2'] - sum(m.a.tokens.balances.values()) == asked == m.a.examiner.bill['answers']
     assert abs(m.a.tokens.balances['o1'] - m.a.tokens.balances['o2']) <= 4
     assert bool(asked) == (end not in ('low_tokens', 'low_power'))
@@ -139,16 +139,16 @@ def test_every_end_leaves_the_books_in_order(host, end):
 
 
 def test_canary_probe_and_looks_ask_in_their_cells(host):
-    m = meeting(host, says=rarely_better, pairs=64, least_power=0., futility=0.)
+    m = meeting(host, is_right=rarely_better, pairs=64, least_power=0., futility=0.)
     tried(m)
-    canary, probe, *looks = m.a.examiner.exams
+    canary, probe, *looks = m.a.examiner.evaluations
     assert canary[0] == ['child', 'host'] and {t.depth for t in canary[1]} == {1} and canary[2] == {'temperature': 0.}
     assert {t.difficulty for t in canary[1]} == {0.}
     assert probe[0] == ['child', 'o1', 'o2'] and {t.family for t in probe[1]} <= set(FAMILIES[2:])
     assert len(looks) > 1 and {t.family for _, tasks, _ in looks for t in tasks} == set(FAMILIES[:2])
-    ids = [t.id for _, tasks, _ in m.a.examiner.exams for t in tasks]
+    ids = [t.id for _, tasks, _ in m.a.examiner.evaluations for t in tasks]
     assert len(set(ids)) == len(ids), 'no question is asked twice'
-    assert {stream_of(t) for _, tasks, _ in m.a.examiner.exams for t in tasks} == {'gate'}
+    assert {stream_of(t) for _, tasks, _ in m.a.examiner.evaluations for t in tasks} == {'gate'}
 
 
 def test_generalists_have_no_probe(host):
@@ -159,16 +159,16 @@ def test_generalists_have_no_probe(host):
 
 def test_a_host_that_solves_nothing_has_no_canary(host):
     "Nothing easy can be forgotten by a child of a host that knows nothing"
-    m = meeting(host, says=lambda name, t, i: name == 'child' and t.difficulty > 0)
+    m = meeting(host, is_right=lambda name, t, i: name == 'child' and t.difficulty > 0)
     made = tried(m)
     assert made.outcome == 'merged'
     assert next(d for d in made.decisions if d.gate == 'canary_failed').numbers['kept'] == 1.
 
 
 def test_a_parent_that_is_beaten_is_not_asked_again(host):
-    m = meeting(host, says=lambda name, t, i: name in ('child', 'host') or name == 'o2' and i % 4, power=.999)
+    m = meeting(host, is_right=lambda name, t, i: name in ('child', 'host') or name == 'o2' and i % 4, power=.999)
     made = tried(m)
-    looks = [who for who, _, _ in m.a.examiner.exams[2:]]
+    looks = [who for who, _, _ in m.a.examiner.evaluations[2:]]
     assert made.outcome == 'merged' and looks[0] == ['child', 'o1', 'o2'] and looks[-1] == ['child', 'o2']
     assert made.trial.tests['o1'].pairs == 16 < made.trial.tests['o2'].pairs
     assert made.decisions[-1].numbers['best'] == 'o2' and made.decisions[-1].numbers['e'] == made.trial.e
@@ -177,7 +177,7 @@ def test_a_parent_that_is_beaten_is_not_asked_again(host):
 
 def test_both_parents_must_be_beaten(host):
     "A child that is far above one parent and equal to the other is none"
-    m = meeting(host, says=lambda name, t, i: name != 'o1')
+    m = meeting(host, is_right=lambda name, t, i: name != 'o1')
     made = tried(m)
     assert made.outcome == 'uplift_below_threshold' and made.decisions[-1].numbers['best'] == 'o2'
     assert made.trial.tests['o1'].crossed and made.trial.tests['o2'].crossed is None
@@ -189,7 +189,7 @@ def test_equal_children_are_rarely_accepted(host):
     m = meeting(host, pairs=200, trials=0, canary_kept=0., margin=1., futility=0., tokens=2000, uplift=.3)
     for seed in range(100):
         draw = stream(seed, purpose='coins')
-        m.a.examiner.says, m.a.discordant = (lambda name, t, i: draw.random() < .5), .5
+        m.a.examiner.is_right, m.a.discordant = (lambda name, t, i: draw.random() < .5), .5
         m.a.levels.levels, m.a.levels.found = [], []
         for id in ('o1', 'o2'): m.a.tokens.earn(id, 2000, 10)
         accepted += tried(m).outcome == 'merged'
@@ -198,7 +198,7 @@ def test_equal_children_are_rarely_accepted(host):
 
 def test_what_a_test_shows_of_strangers_is_remembered(host):
     "The survey need not ask again what the test has seen"
-    m = meeting(host, says=lambda name, t, i: name in ('child', 'host') or i % 2, survey=8, pairs=100)
+    m = meeting(host, is_right=lambda name, t, i: name in ('child', 'host') or i % 2, survey=8, pairs=100)
     tried(m)
     assert set(m.a.skill) == {'o1', 'o2'}
     assert set(m.a.skill['o1']) == {'string.sort'} and set(m.a.skill['o2']) == {'math'}
@@ -214,7 +214,7 @@ def test_the_next_test_is_planned_with_what_this_one_met(host):
 def test_tokens_never_run_out_in_a_test(host):
     "However many tokens the parents hold: a test plans for as many pairs as they can pay"
     for tokens in range(30, 130, 7):
-        m = meeting(host, says=rarely_better, tokens=tokens, least_power=0., futility=0., trials=0)
+        m = meeting(host, is_right=rarely_better, tokens=tokens, least_power=0., futility=0., trials=0)
         made = tried(m)
         assert made.outcome == ('low_tokens' if 2 * tokens < 80 else 'gate_check_failed')
         assert min(m.a.tokens.balances.values()) >= 0
@@ -223,7 +223,7 @@ def test_tokens_never_run_out_in_a_test(host):
 @pytest.mark.parametrize('seat, outcome', [(True, 'trial_created'), (False, 'merged')])
 def test_a_first_test_ends_early_where_a_child_could_wait(host, seat, outcome):
     "An open test goes on in later generations, if its child can live that long; else now"
-    m = meeting(host, says=rarely_better, least_power=0., futility=0., probation_after=32, tokens=2000, uplift=.1)
+    m = meeting(host, is_right=rarely_better, least_power=0., futility=0., probation_after=32, tokens=2000, uplift=.1)
     while not seat and len(m.population) < m.population.capacity - 1: m.population.birth(rank=2)
     made = tried(m)
     assert made.outcome == outcome and (made.trial.numbers()['pairs'] == 32 if seat else
@@ -237,9 +237,9 @@ def test_cells_may_run_out_of_questions(host, monkeypatch, calls, outcome, pairs
     "After the canary, after the probe, after a look: what was seen until then decides"
     left, real = [True] * calls, module.fresh
     monkeypatch.setattr(module, 'fresh', lambda *args, **how: real(*args, **how) if left and left.pop() else [])
-    m = meeting(host, says=rarely_better, least_power=0., futility=0.)
+    m = meeting(host, is_right=rarely_better, least_power=0., futility=0.)
     made = tried(m)
-    assert made.outcome == outcome and len(m.a.examiner.exams) == calls
+    assert made.outcome == outcome and len(m.a.examiner.evaluations) == calls
     assert made.trial.numbers()['pairs'] == pairs and made.trial.numbers()['uplift'] == pairs / 16 / 8
     assert m.a.discordant == pytest.approx(.2 + .2 * (pairs / 16 / 8 - .2) * bool(pairs)), 'no pair, no news'
     assert all(np.isfinite(x) for d in made.decisions for x in d.numbers.values() if not isinstance(x, str))
@@ -261,17 +261,17 @@ def test_a_pair_is_tested_by_the_real_examiner(host, monkeypatch):
 # --- probation
 
 def test_a_trial_goes_on_with_the_test_that_was_open(host):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     assert trial.nominee == 'o1' and trial.since == 10 and (trial.gate, trial.level) == (1, m.a.levels.levels[0])
     assert all(t.pairs == 16 and t.most == 16 + 6 * 16 for t in trial.tests.values())
     assert set(trial.controls) == {'o1', 'o2'}
-    m.a.examiner.says = better
+    m.a.examiner.is_right = better
     decisions, outcome = look(m, trial, log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11))
     assert all(t.pairs == 32 for t in trial.tests.values()) and outcome == 'trial_promoted'
     assert [d.gate for d in decisions] == ['low_power_dr', 'log_below_threshold', 'low_tokens', 'trial_promoted']
     assert m.a.levels.found == [True] and m.a.last_merge == 11
-    who, tasks, _ = m.a.examiner.exams[-1]
+    who, tasks, _ = m.a.examiner.evaluations[-1]
     assert who == ['child', 'o1', 'o2'] and {t.family for t in tasks} == set(FAMILIES[:2])
     assert {stream_of(t) for t in tasks} == {'gate'}
 
@@ -279,7 +279,7 @@ def test_a_trial_goes_on_with_the_test_that_was_open(host):
 @pytest.mark.parametrize('generation, outcome', [(11, 'open'), (15, 'open'), (16, 'trial_expired'),
                                                  (20, 'trial_expired')])
 def test_time_is_up_after_so_many_generations(host, generation, outcome):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     decisions, found = look(m, trial, log({}, generation=11), generation)
     assert found == outcome and m.a.levels.found == [None if outcome == 'open' else False] and m.a.last_merge == 0
@@ -287,20 +287,20 @@ def test_time_is_up_after_so_many_generations(host, generation, outcome):
 
 
 def test_trials_are_limited_and_need_room(host):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     on_probation(m)
     m.a.tried.clear()
     assert tried(m).outcome == 'gate_check_failed', 'one at a time'
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     while len(m.population) < m.population.capacity - 1: m.population.birth(rank=2)
     assert tried(m).outcome == 'gate_check_failed', 'the last seat is for merges'
-    m = meeting(host, says=lambda name, t, i: name == 'host' or name == 'child' and (t.difficulty == 0 or i % 4 == 3) or
-                name == 'o1' and i % 4 == 0, futility=0., **SHORT)
+    m = meeting(host, is_right=lambda name, t, i: name == 'host' or name == 'child' and (
+        t.difficulty == 0 or i % 4 == 3) or name == 'o1' and i % 4 == 0, futility=0., **SHORT)
     assert tried(m).outcome == 'gate_check_failed', 'and hope: it was not above its best parent'
 
 
 def test_the_log_counts_only_what_came_after_the_birth(host):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     for recent, rows in ((log({'o1': 1., 'o3': 1.}, generation=10), 0), (log({'o1': 1.}, generation=11), 0),
                          (log({'o2': 1., 'o3': 1.}, generation=11), 0 if trial.numbers()['best'] == 'o1' else 12),
@@ -311,7 +311,7 @@ def test_the_log_counts_only_what_came_after_the_birth(host):
 
 def test_a_stray_answer_holds_up_no_look(host):
     "One cell in which both are known is enough; the others are left out"
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     known = log({'o1': .5, 'o2': .5, 'o3': 1.}, generation=11, n=24, cells=CELLS[:1])
     stray = pd.concat([log({'o1': 1., 'o2': 1.}, generation=11, n=30, cells=CELLS[1:2]),
@@ -325,36 +325,36 @@ def test_a_stray_answer_holds_up_no_look(host):
 @pytest.mark.parametrize('skill, hope', [({'o1': .5, 'o2': .5, 'o3': 1.}, True), ({'o1': .5, 'o2': .5, 'o3': .5}, True),
                                          ({'o1': 1., 'o2': 1., 'o3': 0.}, False)])
 def test_the_log_leaves_hope_or_none(host, skill, hope):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     decision = screen(m.a, trial, log(skill, generation=11, n=24), 12, rng('screen'))[-1]
     assert decision.gate == 'log_below_threshold' and decision.passed == hope
     assert decision.numbers['estimate'] == pytest.approx(skill['o3'] - skill['o1'], abs=.1)
-    calls = len(m.a.examiner.exams)
+    calls = len(m.a.examiner.evaluations)
     look(m, trial, log(skill, generation=11, n=24), 12)
-    assert len(m.a.examiner.exams) == calls + hope, 'without hope nothing is spent'
+    assert len(m.a.examiner.evaluations) == calls + hope, 'without hope nothing is spent'
 
 
 @pytest.mark.parametrize('dead', [['o1'], ['o2'], ['o1', 'o2']])
 def test_the_dead_are_still_there_to_be_beaten(host, dead):
     "In the very generation of the birth, before any look at the child"
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     weights = {id: m.population.factors(id) for id in dead}
     for id in dead:
         m.a.forget(id, 10)
         m.population.death(id)
-    m.a.examiner.says = better
+    m.a.examiner.is_right = better
     alive = [id for id in ('o1', 'o2') if id not in dead]
     decisions, outcome = look(m, trial, log(dict.fromkeys([*alive, 'o3'], 1.), generation=11))
-    assert outcome == 'trial_promoted' and m.a.examiner.exams[-1][0] == ['child', 'o1', 'o2']
+    assert outcome == 'trial_promoted' and m.a.examiner.evaluations[-1][0] == ['child', 'o1', 'o2']
     assert all(same(trial.controls[id], f) for id, f in weights.items())
     assert decisions[-2].gate == 'low_tokens' and decisions[-2].numbers['tokens'] > 0, 'their estate is in the commons'
     assert len(decisions) == (4 if trial.numbers()['best'] in alive else 2)
 
 
 def test_parents_are_met_as_they_are_now(host):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     moved(m.population, 'o1')
     look(m, trial, log({}, generation=11))
@@ -362,7 +362,7 @@ def test_parents_are_met_as_they_are_now(host):
 
 
 def test_a_look_waits_for_tokens(host):
-    m = meeting(host, says=rarely_better, **SHORT)
+    m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
     m.a.tokens.spend(['o1', 'o2'], m.a.tokens.held(['o1', 'o2']) - 47, 10)
     full = log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11)

@@ -32,8 +32,10 @@ from evolora.host.downloads import KNOWN
 from evolora.host.gguf import write_tiny_gguf
 from evolora.host.model import load_host, tiny_host
 from evolora.experiments.ecology_vs_rivals import Settings
-from evolora.ecology.runs import TABLES, Run
-from evolora.tasks.streams import Cell, grade, read_tasks, stream_of
+from evolora.ecology.run_folder import TABLES, Run
+from evolora.tasks.families import Cell, grade
+from evolora.tasks.streams import stream_of
+from evolora.tasks.task_sets import read_tasks
 from evolora.experiments.trainer import Trainer, cells_named
 
 SMALL = dict(founders=4, capacity=6, cells=['string.sort:1', 'math:1'], max_new_tokens=3, reserve=0.,
@@ -446,16 +448,16 @@ def test_a_damaged_run_does_not_go_on(cli, world):
 
 
 def test_a_full_disk_is_one_line_that_says_how_to_go_on(cli, world, monkeypatch):
-    from evolora.ecology import runs
+    from evolora.ecology import run_folder
     def full(path, data):
         if len(list(Path('run').glob('timings.jsonl'))): raise OSError(28, 'No space left on device')
         return real(path, data)
-    real = runs.append
-    monkeypatch.setattr(runs, 'append', full)
+    real = run_folder.append
+    monkeypatch.setattr(run_folder, 'append', full)
     code, out, err = cli('run', '--config', config(), '--host', world / 'host', '--out', 'run')
     assert code == 2 and len(err.splitlines()) == 1
     assert 'No space left on device' in err and 'goes on' in err and '--resume run' in err
-    monkeypatch.setattr(runs, 'append', real)
+    monkeypatch.setattr(run_folder, 'append', real)
     assert cli('run', '--resume', 'run', '--generations', 2)[0] == 0
 
 
@@ -1040,12 +1042,13 @@ def test_an_experiment_with_a_failed_cell_prints_the_others(cli, brief, monkeypa
 def short(monkeypatch):
     "Lives and simulations that take a moment"
     from evolora.experiments import gate_calibration as acceptance
-    from evolora.experiments import merge_ablation as twins
+    from evolora.experiments import merge_ablation
     sizes = dict(streams=10, late=10, sequences=2, logs=2, merges=1, homes=2, tasks=1000, runs=1, gates=2)
     toss = lambda *shape: np.random.default_rng(0).random(shape)
     made = acceptance.Pool('made up', toss(1000) < .8, toss(2, 1000) < .5, toss(2, 1000) < .5)
-    Lives, Amounts = twins.Settings, acceptance.Sizes
-    monkeypatch.setattr(twins, 'Settings', lambda **how: Lives(**how | dict(generations=2, audit=8, id=24, ood=8)))
+    Lives, Amounts = merge_ablation.Settings, acceptance.Sizes
+    monkeypatch.setattr(merge_ablation, 'Settings',
+                        lambda **how: Lives(**how | dict(generations=2, audit=8, id=24, ood=8)))
     monkeypatch.setattr(acceptance, 'Sizes', lambda **how: Amounts(**how | sizes))
     monkeypatch.setattr(acceptance, 'pools', lambda *a, **how: iter([made]))
 
@@ -1082,12 +1085,12 @@ def test_the_measurement_of_merges_prints_its_tables_and_goes_on(cli, short):
 
 
 def test_ctrl_c_keeps_the_finished_lives(cli, short, monkeypatch):
-    from evolora.experiments import merge_ablation as twins
-    real = twins.run_life
+    from evolora.experiments import merge_ablation
+    real = merge_ablation.run_life
     def pressing(*work):
         if work[2] == 'without': raise KeyboardInterrupt
         return real(*work)
-    monkeypatch.setattr(twins, 'run_life', pressing)
+    monkeypatch.setattr(merge_ablation, 'run_life', pressing)
     code, out, err = cli(*merging('--out', 'merges'))
     assert code == 130 and 'the same command makes the cells' in err and 'Traceback' not in err and out == ''
     assert sorted(disk('merges')) == ['acceptance.json', 'cells', 'cells/with-1.json']
@@ -1101,8 +1104,8 @@ def test_a_quick_measurement_of_merges_leaves_nothing(cli, short):
 # --- parts of one's own
 
 MINE = """
-from evolora.tasks.families import Family
-from evolora.tasks.streams import register_family
+from evolora.tasks.family import Family
+from evolora.tasks.families import register_family
 
 class Backwards(Family):
     name, longest = 'string.reverse', 7

@@ -14,7 +14,7 @@ from huggingface_hub import constants
 from evolora.cli import doctor
 from evolora.host import model as host
 from evolora.cli.doctor import examine
-from evolora.ecology.host_costs import PROFILES
+from evolora.ecology.host_forecast import PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from synthetic import write_run
 
 from evolora.utils.files import truncate
-from evolora.ecology.runs import Run
+from evolora.ecology.run_folder import Run
 from evolora.cli.watch import Tail, Watch, follow, sparkline
 
 

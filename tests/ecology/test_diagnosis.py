@@ -11,11 +11,11 @@ from evolora.ecology.diagnosis import (CASES, LAST, PATIENCE, Seen, books, break
                                        extinction_certain, inert, seen_in, unpaid_generations)
 from evolora.ecology.ecology import Ecology
 from evolora.economy.prices import EconomyConfig, answer_cost
-from evolora.tasks.families import Grade
+from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
 from evolora.host.model import tiny_host
 from evolora.utils.randomness import stream
-from evolora.ecology.runs import Run
+from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.ecology.variation import VariationConfig
 

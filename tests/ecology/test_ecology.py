@@ -20,12 +20,13 @@ from evolora.economy.ledger import ACCOUNTS
 from evolora.economy.prices import EconomyConfig
 from evolora.tasks.forms import Form
 from evolora.host.model import tiny_host
-from evolora.tasks.families import Grade, Task
+from evolora.tasks.family import Grade, Task
 from evolora.organelles.population import Traits
 from evolora.organelles.updates import Plasticity, PlasticityConfig
 from evolora.utils.randomness import stream
-from evolora.ecology.runs import TABLES, Run
-from evolora.tasks.streams import ID_CELLS, Cell, grade, stream_of
+from evolora.ecology.run_folder import TABLES, Run
+from evolora.tasks.families import ID_CELLS, Cell, grade
+from evolora.tasks.streams import stream_of
 from evolora.ecology.variation import VariationConfig
 
 PRESET_NAMES = sorted(p.stem for p in PRESETS.glob('*.yaml'))

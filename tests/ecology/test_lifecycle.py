@@ -12,15 +12,16 @@ from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.ecology import Ecology
 from evolora.economy.prices import EconomyConfig
 from evolora.assimilation.examiner import COMMONS, Examiner
-from evolora.tasks.families import Grade
+from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
 from evolora.assimilation.gates import EVENTS, GATES, replay
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Traits
 from evolora.organelles.updates import PlasticityConfig
 from evolora.utils.randomness import seed_of, stream
-from evolora.ecology.runs import TABLES, Run
-from evolora.tasks.streams import grade, stream_of
+from evolora.ecology.run_folder import TABLES, Run
+from evolora.tasks.families import grade
+from evolora.tasks.streams import stream_of
 from evolora.ecology.variation import VariationConfig
 
 
@@ -146,7 +147,7 @@ def test_ordinary_births_leave_seats_for_probation():
 @pytest.mark.parametrize('absorb', [False, True])
 def test_a_child_that_proves_itself_is_promoted(host, absorb):
     e, _, trial = with_trial(host, merging=dict(absorb=absorb))
-    e.assimilation.examiner.says = better
+    e.assimilation.examiner.is_right = better
     records, a = [e.step()], e.assimilation
     while a.trials: records.append(e.step())        # until its log is long enough for a look
     record = records[-1]
@@ -165,7 +166,7 @@ def test_a_child_that_proves_itself_is_promoted(host, absorb):
 
 def test_a_child_that_does_not_is_gone_and_its_energy_accounted(host):
     e, _, trial = with_trial(host)
-    e.assimilation.examiner.says = worse
+    e.assimilation.examiner.is_right = worse
     records = lived(e, 6)
     assert [r.row['gates'].get('trial_expired', 0) for r in records] == [0, 0, 0, 0, 0, 1]
     assert deaths(records) == {trial.id: 'probation expired'} and records[-1].row['deaths'] == 1
@@ -181,7 +182,7 @@ def test_a_child_that_does_not_is_gone_and_its_energy_accounted(host):
 
 def test_a_bankrupt_child_is_not_promoted_and_its_gate_closes(host):
     e, _, trial = with_trial(host, merging=dict(absorb=True))
-    e.assimilation.examiner.says = better
+    e.assimilation.examiner.is_right = better
     e.ledger.charge(trial.id, e.ledger.balance(trial.id), 'evidence', 1)
     e.ledger._strikes[trial.id] = e.config.economy.grace - 1
     record = e.step()
@@ -197,7 +198,7 @@ def test_a_bankrupt_child_is_not_promoted_and_its_gate_closes(host):
 def test_parents_may_die_in_the_generation_of_the_birth(host):
     e, _, trial = with_trial(host)
     for id in trial.child.parents: e.demography.bury(id, 0, 'test')
-    e.assimilation.examiner.says = better
+    e.assimilation.examiner.is_right = better
     assert e.step().row['gates']['trial_promoted'] == 1
 
 
@@ -212,9 +213,9 @@ def test_a_child_on_a_stipend_has_no_children(host):
     for id in e.population.ids:
         if id != trial.id: e.demography.bury(id, 0, 'test')
     e.ledger.grant(trial.id, 9., 'stipend', 0)
-    e.assimilation.examiner.says = equal
+    e.assimilation.examiner.is_right = equal
     assert e.step().row['births'] == 0 and trial.id in e.assimilation.trials
-    e.assimilation.examiner.says = better
+    e.assimilation.examiner.is_right = better
     record = e.step()
     assert record.row['gates']['trial_promoted'] == 1 and record.row['births'] > 0, 'a promoted child may have them'
     assert {tuple(r['parents']) for r in record.lineage if r['event'] == 'birth'} == {(trial.id,)}
@@ -256,7 +257,7 @@ def test_all_books_agree_in_every_generation(host, life):
     frozen = host.weights_hash()
     for generation in range(16):
         if not len(e.population): break
-        looks, opened, old = len(a.examiner.exams), len(a.levels.found), set(a.trials)
+        looks, opened, old = len(a.examiner.evaluations), len(a.levels.found), set(a.trials)
         record = e.step()
         r, ids = record.row, set(e.population.ids)
         # energy and tokens: every balance is the sum of its rows, and none is negative
@@ -265,7 +266,7 @@ def test_all_books_agree_in_every_generation(host, life):
         assert {k: n for k, n in sums.items() if n} == {k: n for k, n in a.tokens.balances.items() if n}
         assert all(0 <= n <= c.token_cap for n in a.tokens.balances.values())
         # what was asked was paid for, with gate questions only
-        new = a.examiner.exams[looks:]
+        new = a.examiner.evaluations[looks:]
         asked = sum(len(who) * len(tasks) for who, tasks, _ in new)
         spent = -sum(x['tokens'] for x in record.tokens if x['reason'] in ('spent', 'survey'))
         assert r['gate_answers'] == asked == spent
@@ -373,7 +374,7 @@ def test_a_winter_is_harder_to_be_solvent_in(host):
 
 
 def test_a_drought_shows_in_the_record(host):
-    e = ecology(host, world(merging=dict(stall=2, floor_step=3., floor_max=12.)), says=equal)
+    e = ecology(host, world(merging=dict(stall=2, floor_step=3., floor_max=12.)), is_right=equal)
     relief = [(r.row['floor'], r.row['roi_gate']) for r in lived(e, 5)]
     assert relief == [(1., 1.), (1., 1.), (4., .9), (4., .9), (7., .8)]
 

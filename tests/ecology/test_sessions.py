@@ -22,7 +22,7 @@ from evolora.ecology.ecology import Ecology
 from evolora.utils.files import digest
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.updates import PlasticityConfig
-from evolora.ecology.runs import TABLES, Run
+from evolora.ecology.run_folder import TABLES, Run
 from evolora.ecology.sessions import begin_session, colony, resume_session
 from evolora.ecology.state import PARTS
 from evolora.ecology.variation import VariationConfig
@@ -66,7 +66,7 @@ def kept(folder):
 # --- nothing is forgotten
 
 # What is given, what a script of these tests notes down, and what every generation writes before it reads.
-CONSTANT = {'host', 'history', 'rng', 'scratch', 'says', 'exams', '_busy', '_timing', '_bankrupt', '_topup'}
+CONSTANT = {'host', 'history', 'rng', 'scratch', 'is_right', 'evaluations', '_busy', '_timing', '_bankrupt', '_topup'}
 
 
 def differences(one, two, path='', seen=None):
@@ -111,7 +111,7 @@ def busy(monkeypatch):
 def newborn(one):
     "Another ecology of the same kind that has not lived yet, with the same script for gate tests"
     two = Ecology(one.host, one.config, seed=one.seed)
-    two.assimilation.examiner = Script(two.population, one.assimilation.examiner.says)
+    two.assimilation.examiner = Script(two.population, one.assimilation.examiner.is_right)
     return two
 
 
@@ -150,7 +150,7 @@ def test_twice_k_is_k_and_k(host, tmp_path, name):
 def test_probation_and_merges_go_on_as_well(busy, tmp_path):
     "Children on probation, evidence tokens and the weights that an audit needs outlive a stop"
     two = woken(busy, write_checkpoint(tmp_path / 'a', busy))
-    for world in (busy, two): world.assimilation.examiner.says = better
+    for world in (busy, two): world.assimilation.examiner.is_right = better
     for _ in range(3): assert busy.step().tables | {'timings': 0} == two.step().tables | {'timings': 0}
     assert [m.event for m in busy.merges] == ['trial_promoted'] and differences(busy, two) == []
     assert differences(busy, woken(busy, write_checkpoint(tmp_path / 'b', busy))) == [], 'merges with their weights'
@@ -180,7 +180,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     from evolora.utils import files
-    from evolora.ecology import runs
+    from evolora.ecology import run_folder
     from evolora.ecology import sessions
     from evolora.ecology.config import EcologyConfig
     from evolora.host.model import load_host

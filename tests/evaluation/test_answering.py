@@ -11,13 +11,14 @@ from actors import BOTH, Actors, specialists, wrong_lines
 from evolora.evaluation import answering as asking
 from evolora.evaluation.answering import Profiles, ask, profiles_of, question, ranking, replies, router_of
 from evolora.evaluation.evaluation import selection
-from evolora.tasks.families import Family
+from evolora.tasks.family import Family
 from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population
 from evolora.utils.randomness import stream
 from evolora.evaluation.routing import Router, fit_router
-from evolora.tasks.streams import FAMILIES, Cell, register_family, sample_tasks
+from evolora.tasks.families import FAMILIES, Cell, register_family
+from evolora.tasks.task_sets import sample_tasks
 from evolora.ecology.variation import OPERATORS
 
 PROMPTS = {'math': 'What is 12 + 30?', 'string.sort': 'Sort the letters: hgfa',
@@ -135,7 +136,8 @@ def test_the_second_member_verifies_what_the_others_propose():
 def test_equal_proposals_are_read_once_and_the_first_is_chosen():
     colony = Colony(reply_of(o1='x', o2='8', o3='8'))
     reply = ask(colony, PROMPTS['math'], router=ROUTER, strategy='verify')
-    assert colony.read == [('o1', PROMPTS['math'], '8')] and reply.organelle == 'o2' and 'no other proposal' in reply.why
+    assert colony.read == [('o1', PROMPTS['math'], '8')]
+    assert reply.organelle == 'o2' and 'no other proposal' in reply.why
     two = ask(colony, PROMPTS['math'], router=ROUTER, strategy='verify', members=['o3', 'o2'])
     assert (two.organelle, list(two.answers.text)) == ('o2', ['8', '(verifies)'])
 

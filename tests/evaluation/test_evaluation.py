@@ -25,9 +25,10 @@ from evolora.evaluation.evaluation import (AUGMENTATIONS, COLUMNS, KINDS, Evalua
 from evolora.utils.statistics import wilson
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population
-from evolora.ecology.runs import Run
-from evolora.tasks.streams import (CELLS, FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, chance, draw_tasks, grade,
-                           stream_of)
+from evolora.ecology.run_folder import Run
+from evolora.tasks.families import CELLS, FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, grade
+from evolora.tasks.streams import stream_of
+from evolora.tasks.task_sets import chance, draw_tasks
 from evolora.evaluation.routing import fit_router
 from evolora.ecology.variation import OPERATORS, VariationConfig
 

@@ -27,8 +27,8 @@ from evolora.host.model import EMBEDDED, Origin, load_host, tiny_host
 from evolora.assimilation.merging import consensus
 from evolora.organelles.population import Organelle, Population, Traits
 from evolora.utils.randomness import stream
-from evolora.ecology.runs import Run
-from evolora.tasks.streams import ID_CELLS, Cell
+from evolora.ecology.run_folder import Run
+from evolora.tasks.families import ID_CELLS, Cell
 from evolora.ecology.variation import OPERATORS
 
 FIVE_LINES = """

@@ -13,7 +13,9 @@ from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
 from evolora.evaluation.routing import Router, _advantage, fit_router
-from evolora.tasks.streams import CELLS, ID_CELLS, STREAMS, Cell, draw_tasks, stream_of
+from evolora.tasks.families import CELLS, ID_CELLS, Cell
+from evolora.tasks.streams import STREAMS, stream_of
+from evolora.tasks.task_sets import draw_tasks
 
 
 def test_specialists_are_found():

@@ -19,9 +19,10 @@ from evolora.evaluation.evaluation import answer, answer_all, oracle, samples, s
 from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population
-from evolora.ecology.runs import Run
+from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session
-from evolora.tasks.streams import ID_CELLS, Cell, stream_of
+from evolora.tasks.families import ID_CELLS, Cell
+from evolora.tasks.streams import stream_of
 from evolora.experiments.trainer import Spent, Trainer
 
 LEARNERS = [c for c in CONDITIONS.values() if c.source in ('reward', 'right', 'gold')]

@@ -5,11 +5,11 @@ import math
 import pandas as pd
 import pytest
 
-from evolora.experiments import crash_recovery as survival
+from evolora.experiments import crash_recovery
 from evolora.ecology.config import PRESETS
 from evolora.host.model import load_host
-from evolora.experiments.crash_recovery import (MOMENTS, RUN_DAMAGES, damages, kills, small, survival_tables,
-                                          survival_targets, recorded, weight)
+from evolora.experiments.crash_recovery import (MOMENTS, RUN_DAMAGES, damages, kills, small, recovery_tables,
+                                          recovery_targets, recorded, weight)
 
 
 @pytest.fixture(scope='module')
@@ -30,9 +30,9 @@ def test_a_life_with_kills_ends_as_the_one_without(tmp_path):
 
 def test_a_life_that_ends_otherwise_is_seen(tmp_path, monkeypatch):
     "The comparison can fail: a run that was edited between two sessions"
-    real = survival.recorded
+    real = crash_recovery.recorded
     def edited(folder): return real(folder) | ({'ledger': 'other'} if ' ' in folder.name else {})
-    monkeypatch.setattr(survival, 'recorded', edited)
+    monkeypatch.setattr(crash_recovery, 'recorded', edited)
     found = kills(1, tmp_path, presets=['frozen'], generations=2, each=1)
     assert not found.same.any()
 
@@ -52,13 +52,13 @@ def test_every_kind_of_damage_is_named_and_nothing_is_changed(tmp_path, host):
 @pytest.mark.parametrize('verdict, attempt', [
     ('accepted', lambda: None), ('named', lambda: (_ for _ in ()).throw(ValueError('one line'))),
     ('long', lambda: (_ for _ in ()).throw(ValueError('two\nlines'))), ('traceback', lambda: {}['x'])])
-def test_what_came_of_an_attempt(verdict, attempt): assert survival._verdict(attempt)[0] == verdict
+def test_what_came_of_an_attempt(verdict, attempt): assert crash_recovery._verdict(attempt)[0] == verdict
 
 
 def test_the_payloads_would_work(tmp_path):
     "A canary that no payload could reach would prove nothing"
     import pickle
-    pickle.loads(pickle.dumps(survival._Payload(str(tmp_path / 'canary'))))
+    pickle.loads(pickle.dumps(crash_recovery._Payload(str(tmp_path / 'canary'))))
     assert (tmp_path / 'canary').exists()
 
 
@@ -73,9 +73,9 @@ def test_targets_report_what_was_missed():
                            for s, lost in ((True, 0), (False, 2))])
     damaged = pd.DataFrame([dict(damage='d', outcome=o, changed=c, **{'code ran': False})
                             for o, c in (('named', False), ('accepted', True))])
-    found = {t['name']: t['met'] for t in survival_targets(killed, damaged, {'share': .06})}
+    found = {t['name']: t['met'] for t in recovery_targets(killed, damaged, {'share': .06})}
     assert [name for name, met in found.items() if met] == [
         'kills that came, of 2', 'damages that end in a traceback', 'times that code of a stranger ran']
-    assert survival_targets(killed, damaged, None)[-1]['met'] is None
-    tables = survival_tables(killed, damaged, {'share': .06})
+    assert recovery_targets(killed, damaged, None)[-1]['met'] is None
+    tables = recovery_tables(killed, damaged, {'share': .06})
     assert json.dumps([t.to_dict('records') for t in tables.values()], default=int)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from evolora.experiments import ecology_vs_rivals as learning
-from evolora.experiments import learning_summary as results
+from evolora.experiments import learning_summary
 from evolora.experiments.baselines import CONDITIONS, Trained, examples_worth, train
 from evolora.experiments.speed import target
 from evolora.evaluation.evaluation import answer, answer_all, selection
@@ -293,7 +293,7 @@ def test_differences_are_taken_seed_by_seed(tmp_path):
 
 
 def test_the_chart_of_families_shows_accuracy_and_gain(tmp_path):
-    chart = results.charts(invent(tmp_path))['families'].to_dict()
+    chart = learning_summary.charts(invent(tmp_path))['families'].to_dict()
     shown = pd.DataFrame(next(iter(chart['datasets'].values()))).set_index(['condition', 'family'])
     known = Results(read_cells(tmp_path))
     assert (shown.gain['frozen'] == 0).all()
@@ -349,7 +349,7 @@ def test_one_seed_of_one_condition_is_a_table_too(made, tmp_path):
     (tmp_path / 'cells').mkdir()
     (tmp_path / 'cells' / 'local-0.json').write_text(json.dumps(made[1][2]))
     lines = table(tmp_path)
-    assert len(lines) == 1 and 'p' not in lines and for_people(lines) and results.charts(tmp_path)
+    assert len(lines) == 1 and 'p' not in lines and for_people(lines) and learning_summary.charts(tmp_path)
     assert {t['measured'] for t in targets(tmp_path)} == {None}
 
 

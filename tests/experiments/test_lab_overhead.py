@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from evolora.cli import app as cli
-from evolora.experiments import lab_overhead as overhead
+from evolora.experiments import lab_overhead
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
 from evolora.host.model import load_host
@@ -56,8 +56,8 @@ def test_a_long_run_is_lived_and_can_be_gone_on_with(run):
 
 
 def test_a_chart_that_says_nothing_is_found(run, monkeypatch):
-    silent = overhead.live_spec([]) | {'description': ''}
-    monkeypatch.setattr(overhead, 'live_spec', lambda rows: silent)
+    silent = lab_overhead.live_spec([]) | {'description': ''}
+    monkeypatch.setattr(lab_overhead, 'live_spec', lambda rows: silent)
     found = faults(run)
     assert set(found['live']) == {'no description'} and found.map(len).astype(bool).sum() == 1
     page = dict(generations=1000, bytes=10, first=[])
@@ -98,9 +98,9 @@ def test_what_a_page_asks_of_others_is_counted(tmp_path, script, outside):
 
 
 def test_the_command_reports_what_was_and_was_not_measured(run, capsys, monkeypatch):
-    monkeypatch.setattr(overhead, 'live_long', lambda *how, tick: run)
-    monkeypatch.setattr(overhead, 'visits', lambda path, times, tick: ([], 'no chromium; none'))
-    monkeypatch.setattr(overhead, 'first_generation', lambda folder: (7.5, ''))
+    monkeypatch.setattr(lab_overhead, 'live_long', lambda *how, tick: run)
+    monkeypatch.setattr(lab_overhead, 'visits', lambda path, times, tick: ([], 'no chromium; none'))
+    monkeypatch.setattr(lab_overhead, 'first_generation', lambda folder: (7.5, ''))
     with pytest.raises(SystemExit) as ended: cli.main(['bench', 'lab', '--quick', '--pairs', '1', '--json'])
     out, err = capsys.readouterr()
     found = json.loads(out)

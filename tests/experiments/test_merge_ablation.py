@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evolora.experiments import ecology_vs_rivals as learning
-from evolora.experiments import merge_ablation as twins
+from evolora.experiments import merge_ablation
 from evolora.experiments.gate_calibration import Sizes
 from evolora.experiments.baselines import Life
 from evolora.host.model import load_host
@@ -106,7 +106,7 @@ def test_a_life_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
         made = cell(name, seed, [1, 0]) | dict(format=1, hashes={}, budget=budget, seconds=0.)
         learning.write_whole(folder / 'cells' / f'{name}-{seed}.json', json.dumps(made))
         return made
-    monkeypatch.setattr(twins, 'run_life', failing)
+    monkeypatch.setattr(merge_ablation, 'run_life', failing)
     with pytest.raises(Unfinished, match='2 of 6 lives are missing.*with-2: gone'): quiet([1, 2, 3], tmp_path, TINY)
     assert [p.stem for p in sorted((tmp_path / 'cells').iterdir())] == ['with-1', 'with-3', 'without-1', 'without-3']
 
@@ -118,7 +118,7 @@ def test_the_simulations_are_kept_and_not_mixed(tmp_path, monkeypatch):
     def measure(*arguments, **how):
         calls.append(1)
         return {'merges': pd.DataFrame({'rule': ['ties'], 'largest': [math.nan]})}
-    monkeypatch.setattr(twins, 'measure', measure)
+    monkeypatch.setattr(merge_ablation, 'measure', measure)
     first = acceptance(tmp_path, host, Sizes(runs=2), log=lambda line: None)
     again = acceptance(tmp_path, host, Sizes(runs=2), log=lambda line: None)
     assert calls == [1] and again['merges'].rule.tolist() == ['ties'] == first['merges'].rule.tolist()
@@ -192,5 +192,5 @@ def test_every_number_is_json_and_people_get_less():
 
 
 def test_a_table_of_one_row_stands_upright():
-    shown = twins._narrow(pd.DataFrame([dict.fromkeys('abcdefg', 1.5)]))
+    shown = merge_ablation._narrow(pd.DataFrame([dict.fromkeys('abcdefg', 1.5)]))
     assert shown.columns.tolist() == ['what', 'value'] and shown.value.tolist() == ['1.500'] * 7

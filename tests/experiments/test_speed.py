@@ -4,7 +4,7 @@ import json
 import pytest
 import torch
 
-from evolora.experiments import speed as benchmarks
+from evolora.experiments import speed
 from evolora.cli import app as cli
 from evolora.experiments.speed import (Rivals, alternate, crowd, generation_parts, generation_tables, memory_targets,
                                 peak_gflops, report, settlers, target, throughput, throughput_tables,
@@ -20,8 +20,8 @@ def host(): return load_host('embedded', threads=1)
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(benchmarks, 'ROWS', ROWS)
-    monkeypatch.setattr(benchmarks.workload, '__defaults__', (ROWS,))
+    monkeypatch.setattr(speed, 'ROWS', ROWS)
+    monkeypatch.setattr(speed.workload, '__defaults__', (ROWS,))
 
 
 @pytest.fixture(scope='module')
@@ -106,11 +106,11 @@ def test_throughput_has_a_line_for_each_population_and_number_of_threads(host, s
 
 
 def test_an_interrupted_contest_keeps_the_lines_that_are_done(host, small, monkeypatch):
-    real = benchmarks._contest
+    real = speed._contest
     def contest(host, size, *rest):
         if size == 6: raise KeyboardInterrupt
         return real(host, size, *rest)
-    monkeypatch.setattr(benchmarks, '_contest', contest)
+    monkeypatch.setattr(speed, '_contest', contest)
     how = dict(threads=(1,), repeats=1, slow_repeats=1, mixed=False)
     assert [l['population'] for l in throughput(host, sizes=(4, 6), **how)] == [4]
     with pytest.raises(KeyboardInterrupt): throughput(host, sizes=(6,), **how)

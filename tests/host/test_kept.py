@@ -15,7 +15,8 @@ from evolora.organelles.population import Population
 from evolora.organelles.updates import drift
 from evolora.utils.randomness import stream
 from evolora.ecology.sessions import begin_session, resume_session
-from evolora.tasks.streams import Cell, draw_tasks
+from evolora.tasks.families import Cell
+from evolora.tasks.task_sets import draw_tasks
 from evolora.organelles.lessons import Lesson, plant
 from evolora.ecology.variation import OPERATORS
 

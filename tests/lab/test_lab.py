@@ -19,7 +19,7 @@ from evolora.ecology.config import PRESETS, load_config
 from evolora.ecology.diagnosis import PATIENCE
 from evolora.ecology.ecology import Ecology
 from evolora.evaluation.evaluation import example
-from evolora.tasks.families import Grade
+from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
 from evolora.tasks.forms import FORMS
 from evolora.assimilation.gates import EVENTS, GATES, gate_label
@@ -27,9 +27,9 @@ from evolora.host.model import load_host, tiny_host
 from evolora.lab.lab import Lab
 from evolora.lab.live_charts import live_spec, points, stops
 from evolora.lab.runner import Runner
-from evolora.ecology.runs import Run
+from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
-from evolora.tasks.streams import Cell
+from evolora.tasks.families import Cell
 from evolora.lab.html_views import View, answers_html, gates_html, look, organelle_html, shown, table_html
 from evolora.lab.widgets import TABS, error_html
 
@@ -445,11 +445,11 @@ def test_the_last_verdict_on_an_answer_counts_once_and_is_worth_what_waits(ecolo
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
     rest(lab)
     for button in (lab.up_button, lab.up_button, lab.down_button): button.click()
-    assert 'negative feedback: worth 2 in the next generation' in lab.verdicts.value
+    assert 'negative feedback: worth 2 in the next generation' in lab.feedback_text.value
     assert ecology.controls.waiting[1] == 1
     stepped(lab)
     assert [(f['up'], f['reward']) for f in ecology.history[-1].feedback] == [(False, -2.)]
-    assert lab.up_button.disabled and 'booked' in lab.verdicts.value
+    assert lab.up_button.disabled and 'booked' in lab.feedback_text.value
     with pytest.raises(ValueError, match='booked'): lab.feedback(True)
     stepped(lab)
     assert ecology.history[-1].feedback == []
@@ -816,7 +816,7 @@ def test_a_folder_says_what_the_ecology_says(host, config, tmp_path):
     with begin_session(tmp_path / 'run', host, load_config('ecology')) as session: session.live(2, log=None)
     here, there = look(session.ecology), look_at(load(tmp_path / 'run'))
     pd.testing.assert_frame_equal(here.alive.sort_index(), there.alive.sort_index(), check_dtype=False)
-    assert [v['sentence'] for v in here.verdicts] == [v['sentence'] for v in there.verdicts]
+    assert [v['sentence'] for v in here.decisions] == [v['sentence'] for v in there.decisions]
 
 
 def test_the_share_of_right_answers_is_seen_before_any_organelle_is_more_competent(ecology):

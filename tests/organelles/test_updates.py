@@ -14,7 +14,8 @@ from evolora.organelles.population import Population, Traits
 from evolora.organelles.updates import (Plasticity, PlasticityConfig, carried, centred_ranks, evolution_strategy,
                                         group_advantage, kl_from_host)
 from evolora.utils.randomness import seed_of, stream
-from evolora.tasks.streams import Cell, grade, sample_tasks
+from evolora.tasks.families import Cell, grade
+from evolora.tasks.task_sets import sample_tasks
 from evolora.ecology.variation import OPERATORS
 from host.test_engine import lively
 

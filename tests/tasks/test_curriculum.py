@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from evolora.tasks.curriculum import Curriculum, CurriculumConfig, Forager, budgets, fair_share
-from evolora.tasks.streams import Cell
+from evolora.tasks.families import Cell
 from evolora.utils.randomness import stream
 
 CONFIG = CurriculumConfig()

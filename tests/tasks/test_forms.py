@@ -7,8 +7,10 @@ from jinja2 import TemplateError
 from evolora.ecology.config import EcologyConfig, load_config
 from evolora.tasks.forms import FORMS, Form, form_named
 from evolora.host.model import tiny_host
-from evolora.ecology.runs import config_hash
-from evolora.tasks.streams import FAMILIES, Cell, chance, draw_tasks, sample_tasks, stream_of
+from evolora.ecology.run_folder import config_hash
+from evolora.tasks.families import FAMILIES, Cell
+from evolora.tasks.streams import stream_of
+from evolora.tasks.task_sets import chance, draw_tasks, sample_tasks
 from evolora.utils.randomness import stream
 
 EASY = [Cell(name, family.lowest) for name, family in FAMILIES.items()]

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from evolora.tasks import regexes as patterns
-from evolora.tasks.families import MAX_TEXT, Family, Grade, last_json, last_match, last_number, plain_line
+from evolora.tasks.family import MAX_TEXT, Family, Grade, last_json, last_match, last_number, plain_line
 from evolora.utils.randomness import stream as random_stream
-from evolora.tasks.streams import (CELLS, FAMILIES, ID_CELLS, NATURAL, OOD_CELLS, OOD_DEPTH, OOD_FAMILIES, STREAMS,
-                                   Cell, cell_hashes, chance, count_mode, draw_tasks, family_hash, grade, mode_share,
-                                   read_tasks, sample_tasks, stream_of, task_hashes, write_tasks)
+from evolora.tasks.families import (CELLS, FAMILIES, ID_CELLS, NATURAL, OOD_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell,
+                                    cell_hashes, family_hash, grade)
+from evolora.tasks.streams import STREAMS, stream_of
+from evolora.tasks.task_sets import (chance, count_mode, draw_tasks, mode_share, read_tasks, sample_tasks, task_hashes,
+                                     write_tasks)
 
 EASY_CELLS = tuple(Cell(name, 0) for name, family in FAMILIES.items() if family.lowest == 0)
 PLAIN_CELLS = tuple(Cell(family.name, depth) for family in NATURAL for depth in family.depths)

@@ -16,16 +16,17 @@ from evolora.organelles.lessons import Lesson
 from evolora.ecology.record import hashes_of
 from evolora.ecology.ecology import Ecology
 from evolora.evaluation.evaluation import evaluate
-from evolora.tasks.families import Family
+from evolora.tasks.family import Family
 from evolora.assimilation.gates import GATES, Gate, explain, measured, register_gate, replay, tally
 from evolora.host.model import tiny_host
 from evolora.utils.registry import Parts, fingerprint
 from evolora.organelles.updates import PlasticityConfig
 from evolora.evaluation.routing import fit_router
-from evolora.ecology.runs import Run
+from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
-from evolora.tasks.streams import (CELLS, FAMILIES, ID_CELLS, STREAMS, Cell, chance, draw_tasks, grade, mode_share,
-                                   read_tasks, register_family, stream_of, task_hashes, write_tasks)
+from evolora.tasks.families import CELLS, FAMILIES, ID_CELLS, Cell, grade, register_family
+from evolora.tasks.streams import STREAMS, stream_of
+from evolora.tasks.task_sets import chance, draw_tasks, mode_share, read_tasks, task_hashes, write_tasks
 
 
 @pytest.fixture(autouse=True)

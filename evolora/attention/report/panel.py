@@ -19,7 +19,6 @@ from textwrap import dedent
 
 import altair as alt
 import ipywidgets as W
-import pandas as pd
 from fastcore.basics import patch
 
 from ...analysis.theme import png_of

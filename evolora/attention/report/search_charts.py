@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...analysis.theme import BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PALE, PURPLE, VERMILION, nothing, rounded
+from ...analysis.theme import BLUE, GREY, OKABE_ITO, ORANGE, PALE, VERMILION, nothing, rounded
 from .records import EnsembleLoss, Measured, Reverted, plain
 from ..scoring.scaling import horizon_correlation
 

@@ -19,10 +19,10 @@ from ...analysis.tables import markdown_table
 from ...analysis.theme import save_chart
 from .search_charts import (chart_ablation, chart_ensemble, chart_fits, chart_history, chart_horizons,
                                         chart_lineage, chart_map, chart_pareto, chart_scores, fooled)
-from .records import (GainFound, Measured, Record, Rescored, leaders, operators, plain,
+from .records import (GainFound, Record, Rescored, leaders, operators, plain,
                                               plain_lines, read_search, words)
 from ..scoring.scaling import paired_gain
-from ...ecology.runs import escape
+from ...ecology.run_folder import escape
 from ...host.mechanisms.frameworks import END, START
 from ...host.mechanisms.program_source import Program, Refused
 from ...utils.files import write_whole

@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
 from .model_sizes import LanguageModel, Size, Tier, parameters
 from .sandbox import Limits, contain
@@ -28,7 +28,7 @@ class Check(BaseModel):
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
     name: str = Field(max_length=40, description='short name')
     holds: bool = Field(description='whether the mechanism has it')
-    says: str = Field(max_length=400, description='a sentence')
+    sentence: str = Field(max_length=400, description='a sentence')
     number: float | None = Field(None, description='what was measured')
 
 class Verdict(BaseModel):
@@ -43,7 +43,7 @@ class Verdict(BaseModel):
     def __str__(self) -> str: return repr(self)
     def _repr_markdown_(self) -> str:
         rows = [f"| {c.name} | {'yes' if c.holds else '**no**'} | {'' if c.number is None else f'{c.number:.2g}'} | "
-                f"{c.says} |" for c in self.checks]
+                f"{c.sentence} |" for c in self.checks]
         if not self.checks: return f'**{self.status}** {self.why}'
         head = [f'**{self.status}** {self.why}', '', '| check | holds | number | |', '|---|---|---|---|']
         return '\n'.join([*head, *rows])
@@ -87,8 +87,8 @@ def _shape(made: type[Mixer], size: Size, tier: Tier) -> Check:
         y = _make(made, size, torch.float32)(x)
         found = (tuple(y.shape), y.dtype) if isinstance(y, Tensor) else type(y).__name__
         if found != (tuple(x.shape), x.dtype):
-            return Check(name='shape', holds=False, says=f'expected {(tuple(x.shape), x.dtype)}, got {found}'[:400])
-    return Check(name='shape', holds=True, says='(batch, time, dim) becomes the same')
+            return Check(name='shape', holds=False, sentence=f'expected {(tuple(x.shape), x.dtype)}, got {found}'[:400])
+    return Check(name='shape', holds=True, sentence='(batch, time, dim) becomes the same')
 
 def _finite(made: type[Mixer], size: Size, tier: Tier) -> Check:
     mixer = _make(made, size, torch.float32)
@@ -99,9 +99,10 @@ def _finite(made: type[Mixer], size: Size, tier: Tier) -> Check:
         if not wrong and scale == 1. and y.requires_grad:
             grads = torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()], allow_unused=True)
             wrong = '' if all(g is None or g.isfinite().all() for g in grads) else 'gradient'
-        if wrong: return Check(name='finite', holds=False, number=scale,
-                               says=f'expected finite numbers, got others in the {wrong} at inputs of size {scale:g}')
-    return Check(name='finite', holds=True, says=f'at inputs of sizes {_SCALES[0]:g} to {_SCALES[-1]:g}')
+        if wrong:
+            return Check(name='finite', holds=False, number=scale, sentence=f'expected finite numbers, got others in '
+                                                                            f'the {wrong} at inputs of size {scale:g}')
+    return Check(name='finite', holds=True, sentence=f'at inputs of sizes {_SCALES[0]:g} to {_SCALES[-1]:g}')
 
 def _image(mixer: Mixer) -> tuple[dict, dict]:
     "What a mixer carries from one call to the next: tensors, and everything else that `setup` put there"
@@ -119,7 +120,7 @@ def _deterministic(made: type[Mixer], size: Size, tier: Tier) -> Check:
             found.append(mixer(x))
     far = max(_distance(found[1], found[0]), _distance(found[2], found[0]))
     return Check(name='deterministic', holds=far == 0, number=far,
-                 says='two calls, and training and evaluation mode, differ by' if far else
+                 sentence='two calls, and training and evaluation mode, differ by' if far else
                       'two calls, and training and evaluation mode, give the same')
 
 def _stateless(made: type[Mixer], size: Size, tier: Tier) -> Check:
@@ -134,7 +135,7 @@ def _stateless(made: type[Mixer], size: Size, tier: Tier) -> Check:
     after, now = _image(mixer)
     kept = plain == now and all(torch.equal(after[name], value) for name, value in tensors.items())
     return Check(name='stateless', holds=far == 0 and kept, number=far,
-                 says='a call changes nothing for the next' if far == 0 and kept else
+                 sentence='a call changes nothing for the next' if far == 0 and kept else
                       'expected a call to change nothing, got another answer or other contents after it')
 
 # %% ../../../nbs/12_attention/scoring/07_validation.ipynb #c8af47d4
@@ -207,7 +208,7 @@ def _leak(name: str) -> Callable[..., Check]:
         worst = measure(made, size, tier, every)
         # Rounding differs between machines, and verdicts need not.
         shown = 0. if worst <= min(most, _ROUNDING) else min(worst, 1e300)
-        return Check(name=name, holds=worst <= most, says=f'{sentence} {shown:.1g}', number=shown)
+        return Check(name=name, holds=worst <= most, sentence=f'{sentence} {shown:.1g}', number=shown)
     return check
 
 # %% ../../../nbs/12_attention/scoring/07_validation.ipynb #ebd22caf
@@ -218,12 +219,13 @@ def _alive(made: type[Mixer], size: Size, tier: Tier) -> Check:
     mixer = _make(made, size, torch.float64, .1)
     x = _numbers(3, tier.context, size.dim, purpose='alive').requires_grad_()
     y = mixer(x) * _numbers(tier.context, size.dim, purpose='weights')
-    if not y.requires_grad: return Check(name='alive', holds=False, says='expected an output with a gradient, got none')
+    if not y.requires_grad:
+        return Check(name='alive', holds=False, sentence='expected an output with a gradient, got none')
     named = dict(mixer.named_parameters())
     found = torch.autograd.grad(y.sum(), [x, *named.values()], allow_unused=True)
     sizes = [0. if g is None else g.abs().max().item() for g in found]
-    if not sizes[0] > 0: return Check(name='alive', holds=False, number=0., says='expected an output that follows the '
-                                      'input, got one without a gradient')
+    if not sizes[0] > 0: return Check(name='alive', holds=False, number=0., sentence='expected an output that follows '
+                                      'the input, got one without a gradient')
     least = _DEAD * max(sizes)
     dead = [name for name, size_ in zip(named, sizes[1:]) if not size_ > least]
     own = [name for name in dead if not name.startswith(('project.', 'output.'))]
@@ -232,7 +234,7 @@ def _alive(made: type[Mixer], size: Size, tier: Tier) -> Check:
     if 'project.weight' in dead: own.append('project')
     but = f", but {' and '.join(idle)} are idle" if idle else ''
     sentence = f"{', '.join(own)} has no effect" if own else f'every parameter has an effect{but}'
-    return Check(name='alive', holds=not own, says=sentence[:400], number=float(len(own)))
+    return Check(name='alive', holds=not own, sentence=sentence[:400], number=float(len(own)))
 
 def _budget(made: type[Mixer], size: Size, vocab: int) -> Check:
     baseline = build(Program(variant(next(iter(FRAMEWORKS)), BASELINE)))
@@ -241,7 +243,7 @@ def _budget(made: type[Mixer], size: Size, vocab: int) -> Check:
         counts = [parameters(LanguageModel(kind, size, vocab))['all'] for kind in (made, baseline)]
     more = counts[0] / counts[1] - 1
     return Check(name='budget', holds=more <= BUDGET, number=more,
-                 says=f'a model has {counts[0]} parameters, {more:+.1%} compared with the baseline')
+                 sentence=f'a model has {counts[0]} parameters, {more:+.1%} compared with the baseline')
 
 # %% ../../../nbs/12_attention/scoring/07_validation.ipynb #03383c22
 _CHECKS = {'shape': _shape, 'finite': _finite, 'deterministic': _deterministic, 'stateless': _stateless,
@@ -254,7 +256,7 @@ def _run(name: str, check: Callable[..., Check], *arguments) -> Check:
     except Exception as error:
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error): raise
         sentence = ' '.join(f'{name}: {type(error).__name__}: {error}'.split())
-        return Check(name='error', holds=False, says=''.join(c for c in sentence if c.isprintable())[:300])
+        return Check(name='error', holds=False, sentence=''.join(c for c in sentence if c.isprintable())[:300])
 
 LEAKS = tuple(_LEAKS)
 
@@ -281,7 +283,7 @@ def examine(program: Program, tier: Tier, parent: Program | None = None,
                 worst[name] = check
         wrong = next((check for check in worst.values() if not check.holds), None)
         if wrong: return Verdict(status='invalid', kind=wrong.name, checks=tuple(worst.values()),
-                                 why=f'{wrong.name} at dim {size.dim}: {wrong.says}'[:500])
+                                 why=f'{wrong.name} at dim {size.dim}: {wrong.sentence}'[:500])
     return Verdict(status='ok', checks=tuple(worst.values()))
 
 # %% ../../../nbs/12_attention/scoring/07_validation.ipynb #36febb8c

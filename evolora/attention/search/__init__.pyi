@@ -41,7 +41,7 @@ from .rescoring import (
     horizons as horizons, member as member, parts as parts, rescore as rescore, write_findings as write_findings,
 )
 from .measure_calibration import (
-    control_study as control_study, coverage_study as coverage_study, null_pairs as null_pairs,
-    null_study as null_study, power_study as power_study, standards_rows as standards_rows,
-    standards_tables as standards_tables, standards_targets as standards_targets,
+    calibration_rows as calibration_rows, calibration_tables as calibration_tables,
+    calibration_targets as calibration_targets, control_study as control_study, coverage_study as coverage_study,
+    null_pairs as null_pairs, null_study as null_study, power_study as power_study,
 )

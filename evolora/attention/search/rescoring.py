@@ -22,7 +22,7 @@ from ..scoring.training import held_tokens, train
 from ..scoring.workers import Job, Workers
 from .grammar import Grammar
 from .proposal_format import apply_diff, diff_text
-from ...host.mechanisms.frameworks import CONTROLS, FRAMEWORKS, control, variant
+from ...host.mechanisms.frameworks import CONTROLS, control, variant
 from ...host.mechanisms.program_source import Program, Refused, build
 from ...utils.files import write_whole
 

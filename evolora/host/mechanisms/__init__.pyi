@@ -1,6 +1,6 @@
 from . import dynamics as dynamics
 from . import frameworks as frameworks
-from . import matrices as matrices
+from . import matrix_mixers as matrix_mixers
 from . import mechanism_model as mechanism_model
 from . import mixers as mixers
 from . import operation_counts as operation_counts
@@ -22,7 +22,7 @@ from .regression import (
     kernel_smoother as kernel_smoother, one_step as one_step, ridge as ridge,
     without_covariance as without_covariance,
 )
-from .matrices import (
+from .matrix_mixers import (
     Distances as Distances, MatrixMixer as MatrixMixer, cauchy as cauchy, rows_sum_to_one as rows_sum_to_one,
     semiseparable as semiseparable, toeplitz as toeplitz,
 )

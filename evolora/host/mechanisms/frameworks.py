@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import dedent, indent
 
 from .dynamics import CoefficientDynamics
-from .matrices import MatrixMixer
+from .matrix_mixers import MatrixMixer
 from .mixers import Mixer
 from .regression import TestTimeRegression
 

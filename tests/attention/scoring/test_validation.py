@@ -139,7 +139,8 @@ def test_what_goes_wrong_without_a_number_at_a_larger_size_is_not_forgotten(monk
     monkeypatch.setattr(validation, '_budget', fails)
     program = mixer('def setup(self): self.g = nn.Parameter(torch.ones(1))\n' + HEAD + 'causal_softmax(q @ k.mT) @ v'
                     ' * self.g')
-    assert (verdict := examine(program, TIER)).status == 'invalid' and verdict.checks[-1].says.endswith('on purpose')
+    assert (verdict := examine(program, TIER)).status == 'invalid'
+    assert verdict.checks[-1].sentence.endswith('on purpose')
     monkeypatch.undo()
     assert examine(program, TIER).checks[-1].number > 0      # which is more than nothing
 
@@ -166,7 +167,8 @@ def test_a_mutation_that_changes_nothing_is_refused():
 
 
 def test_idle_projections_are_reported_and_tolerated():
-    sentences = {check.name: check.says for check in examine(Program(STANDARD['matrix_mixers/toeplitz']), TIER).checks}
+    checks = examine(Program(STANDARD['matrix_mixers/toeplitz']), TIER).checks
+    sentences = {check.name: check.sentence for check in checks}
     assert 'q and k are idle' in sentences['alive']
 
 

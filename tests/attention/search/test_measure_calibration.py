@@ -4,7 +4,7 @@ from quick import FRAMEWORK, QUICK, Inside, inside
 
 from evolora.attention.scoring import evaluation
 from evolora.attention.scoring.evaluation import Cache, Evaluator
-from evolora.attention.search.measure_calibration import null_pairs, null_study, power_study, standards_targets
+from evolora.attention.search.measure_calibration import null_pairs, null_study, power_study, calibration_targets
 from evolora.utils.randomness import stream
 
 
@@ -39,8 +39,8 @@ GOOD = dict(nulls=[dict(verdict='unclear')] * 40, planted=[planted()] * 20, cove
     ('controls', dict(bad=[bad(), bad('crashed', None)]), False),
     ('controls', dict(bad=[bad(), bad('dropped', None)]), False)])
 def test_a_target_is_met_by_what_was_measured_and_by_nothing_else(name, change, met):
-    assert all(line['met'] for line in standards_targets(**GOOD))
-    lines = standards_targets(**GOOD | change)
+    assert all(line['met'] for line in calibration_targets(**GOOD))
+    lines = calibration_targets(**GOOD | change)
     [line] = [line for line in lines if name in line['name']]
     assert line['met'] is met and all(other['met'] for other in lines if other is not line)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from evolora.utils.files import write_whole
-from evolora.ecology.runs import TABLES, Run, config_hash, escape, read
+from evolora.ecology.run_folder import TABLES, Run, config_hash, escape, read
 
 SAMPLES = {int: 3, float: .1, bool: True, str: 'o1', list: ['o1'], dict: {'b': 1, 'a': .5}}
 

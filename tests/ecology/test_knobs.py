@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from evolora.ecology import controls as module
+from evolora.ecology import knobs as module
 from evolora.ecology import ecology as world
 from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
 from evolora.ecology.config import EcologyConfig
-from evolora.ecology.controls import KNOBS, Controls
+from evolora.ecology.knobs import KNOBS, Controls
 from evolora.tasks.curriculum import CurriculumConfig
 from evolora.ecology.ecology import Ecology
 from evolora.economy.ledger import Ledger
 from evolora.economy.prices import EconomyConfig, season
-from evolora.tasks.families import Grade
+from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
 from evolora.organelles.updates import PlasticityConfig
 from evolora.utils.randomness import stream
-from evolora.ecology.runs import TABLES, Run, read
+from evolora.ecology.run_folder import TABLES, Run, read
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.ecology.variation import VariationConfig
 
