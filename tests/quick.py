@@ -1,17 +1,39 @@
-"A ladder that takes a second, and jobs that run in this process, so that they can be counted and spoilt."
+"""A ladder that takes a moment, and jobs that run in this process, so that they can be counted and spoilt.
+
+What is the same each time is worked out once a process: the text of the standard library, the operations of a step, and
+what a source says. Their own tests are `test_corpus`, `test_model_sizes` and `test_program_source`.
+"""
 import importlib
 import json
 from contextlib import suppress
+from functools import cache, wraps
 
-from evolora.attention.scoring import evaluation
+from evolora.attention.scoring import evaluation, training
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, variant
 from evolora.attention.scoring.model_sizes import read_tier
 from evolora.host.mechanisms.program_source import Program
 from evolora.attention.scoring.sandbox import Outcome
+from evolora.attention.search import search as discovery
 
-QUICK = read_tier('tiny', name='quick', sizes=((8, 1, 1), (12, 1, 1), (16, 1, 2)), steps=10, rows=4, context=16, held=1)
+QUICK = read_tier('tiny', name='quick', sizes=((8, 1, 1), (12, 1, 1), (16, 1, 2)), steps=4, rows=4, context=12, held=1)
 FRAMEWORK = 'matrix_mixers'
 SOFTMAX = Program(variant(FRAMEWORK))
+
+
+def counted_once(count):
+    "`step_flops` that knows what it counted; the module of a program has its digest in its name"
+    known = {}
+    @wraps(count)
+    def counted(mechanism, tier, size):
+        key = mechanism.__module__, mechanism.__qualname__, tier, tuple(size)
+        if key not in known: known[key] = count(mechanism, tier, size)
+        return known[key]
+    return counted
+
+
+evaluation.standard_library = cache(evaluation.standard_library)
+discovery.Program = evaluation.Program = cache(Program)
+evaluation.step_flops = training.step_flops = counted_once(training.step_flops)
 
 
 def program(block): return Program(FRAMEWORKS[FRAMEWORK].program(block))
@@ -36,6 +58,13 @@ class Inside:
     "Workers that are none"
     count = 1
     def map(self, jobs): return (inside(job) for job in jobs)
+
+
+def prepared(framework=FRAMEWORK, **settings):
+    "A judge that has trained its baseline here, and not in a process of its own"
+    judge = evaluation.Evaluator(framework, QUICK, **settings)
+    judge.prepare(Inside())
+    return judge
 
 
 class Counted(list):

@@ -91,8 +91,8 @@ def in_a_dashboard(folder, place, capsys): return dashboard(folder, place / 'pag
 
 
 def in_a_report(folder, place, capsys):
-    text, pictures = report(folder, place).read_text(), list((place / 'charts').iterdir())
-    assert len(pictures) == len(CHARTS) and all(p.stat().st_size > 1000 for p in pictures)
+    text, made = report(folder, place).read_text(), list((place / 'charts').iterdir())
+    assert len(made) == len(CHARTS) and all(p.stat().st_size > 1000 for p in made)
     return text
 
 
@@ -124,20 +124,22 @@ def in_the_lab(folder, place, capsys):
 
 @pytest.mark.parametrize('shown', [in_a_dashboard, in_a_report, in_a_dashboard_of_several,
                                    in_a_report_of_several, in_a_terminal, in_the_lab])
-def test_cells_and_gates_of_a_stranger_are_inert_wherever_a_run_is_shown(strange, tmp_path, capsys, shown):
+def test_cells_and_gates_of_a_stranger_are_inert_wherever_a_run_is_shown(strange, tmp_path, capsys, shown, pictures):
+    pictures('cells', 'gates', 'turns')
     text = shown(strange, tmp_path, capsys)
     bare = [tag for tag in re.findall(r'<[a-z][^<>]*>', text) if 'alert' in tag or 'onerror' in tag]
     assert len(text) > 500 and not bare and '<script>alert' not in text
     assert '\x1b' not in text and '\u202e' not in text
 
 
+@pytest.mark.slow
 def test_a_long_run_is_not_a_long_page(tmp_path):
     path = dashboard(write_run(tmp_path / 'long', generations=1000, size=8, tries=1).folder)
     assert path.stat().st_size < 3_000_000
 
 
 def test_nor_is_one_of_ten_thousand_generations(tmp_path, monkeypatch):
-    data = lived_again(gather(records(generations=400, size=8, tries=1), name='endless'), 25)
+    data = lived_again(gather(records(generations=200, size=8, tries=1), name='endless'), 50)
     monkeypatch.setattr('evolora.analysis.run_dashboard.load', lambda folder: data)
     assert dashboard('endless', tmp_path / 'page.html').stat().st_size < 3_000_000
 

@@ -51,6 +51,10 @@ def trainings(monkeypatch): return Counted(monkeypatch)
 
 
 @pytest.fixture
+def unpainted(monkeypatch): monkeypatch.setattr('evolora.attention.report.summary_page.save_chart', lambda *_: None)
+
+
+@pytest.fixture
 def cli(capfd):
     "Runs the command in this process: exit code, standard output, standard error"
     def cli(*arguments):
@@ -201,16 +205,16 @@ def test_ray_that_is_not_installed_is_one_line(cli, monkeypatch):
 # Evolve, and what comes of it
 
 def test_a_search_its_control_and_a_report(cli, trainings, here):
-    code, out, err = cli('evolve', *SEARCH, '--budget', 3)
-    assert code == 0 and 'over: the budget of 3 candidates is spent' in out and '--rescore' in out, err
+    code, out, err = cli('evolve', *SEARCH, '--budget', 2)
+    assert code == 0 and 'over: the budget of 2 candidates is spent' in out and '--rescore' in out, err
     assert re.search(r'^took: \d+\.\d minutes$', out, re.M)
-    assert cli('evolve', *SEARCH, '--budget', 3, '--control', '--out', 'control')[0] == 0
+    assert cli('evolve', *SEARCH, '--budget', 2, '--control', '--out', 'control')[0] == 0
     [folder] = (here / 'searches').iterdir()
-    assert folder.name == 'matrix_mixers-grammar-seed0' and len(read_history(folder)) == 4
+    assert folder.name == 'matrix_mixers-grammar-seed0' and len(read_history(folder)) == 3
     refused(cli('evolve', *SEARCH, '--out', folder), 'or go on in it with --resume')
     trainings.clear()
     code, out, err = cli('evolve', '--resume', folder, '--budget', 99)
-    assert code == 0 and not trainings and len(read_history(folder)) == 4       # its own settings count
+    assert code == 0 and not trainings and len(read_history(folder)) == 3       # its own settings count
     code, out, err = cli('report', folder, 'control', '--rescore', '--seeds', 2, '--top', 1)
     assert code == 0 and out.strip() == str(folder / 'report.md') and (folder / 'report.md').exists(), err
     assert min(seed for *_, seed in trainings) >= 1000
@@ -218,7 +222,7 @@ def test_a_search_its_control_and_a_report(cli, trainings, here):
     assert 'Against the control, on fresh seeds' in (folder / 'report.md').read_text()
 
 
-def test_the_winner_is_a_file_that_can_be_evaluated(cli, trainings, here, searched):
+def test_the_winner_is_a_file_that_can_be_evaluated(cli, trainings, unpainted, here, searched):
     shutil.copytree(searched, here / 'a')
     assert cli('report', 'a')[0] == 0
     [row] = read_history(here / 'a')[1:]
@@ -231,7 +235,7 @@ def test_the_winner_is_a_file_that_can_be_evaluated(cli, trainings, here, search
     assert json.loads(cli('evaluate', 'a/winner.py', '--tier', 'tiny', '--json')[1])['digest'] == row['digest']
 
 
-def test_a_tier_with_changes_is_searched_and_gone_on_with(cli, trainings, here):
+def test_a_tier_with_changes_is_searched_and_gone_on_with(cli, trainings, unpainted, here):
     code, out, err = cli('evolve', *SEARCH, '--steps', 7, '--vocab', 256, '--budget', 1, '--out', 'a')
     assert code == 0, err
     tier = read_search(here / 'a').facts['tier']
@@ -291,22 +295,23 @@ def test_other_data_is_refused_before_anything_is_trained(cli, trainings, here):
 STOPPED = '''
 import sys
 from quick import inside
-from cli.test_attention import TINY, ladder, main
-ladder.TIERS['tiny'] = TINY.model_copy(update={'steps': 2000})
+from cli.test_attention import TINY, evaluation, ladder, main
+ladder.TIERS['tiny'], evaluation.work = TINY, inside
 main(sys.argv[1:])
 '''
 
 
-def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(here, tmp_path):
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(here, searched):
+    "Looks are in its process, and trainings in one of their own; softmax is known"
+    paths, cache = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]), searched.parent / 'cache'
     process = subprocess.Popen(
         [sys.executable, '-c', STOPPED, 'attention', 'evolve', *map(str, SEARCH), '--out', 'a', '--batch', '1',
-         '--cache', str(tmp_path / 'cache')], stderr=subprocess.PIPE, text=True, env=os.environ | {'PYTHONPATH': paths})
+         '--cache', str(cache)], stderr=subprocess.PIPE, text=True, env=os.environ | {'PYTHONPATH': paths})
     lines = []
     for line in process.stderr:
         lines.append(line)
         if 'candidates are done' in line: break
-    time.sleep(2)
+    time.sleep(1)
     assert (here / 'a' / 'history.jsonl').exists(), lines
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
@@ -344,30 +349,27 @@ def tempered(asked, handler):
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    "Processes of OpenEvolve see a tiny tier that takes no time, too"
-    small = TINY.model_copy(update={'steps': 5})
-    # Its processes know the tiers by name only: here the tier is put into the configuration that they are given.
+    "In processes of OpenEvolve, too, jobs run where they are asked for"
     site = tmp_path / 'site'
     site.mkdir()
     (site / 'sitecustomize.py').write_text(
-        'from evolora.attention.scoring import model_sizes as ladder\n'
-        f'ladder.TIERS["tiny"] = ladder.Tier(**{small.model_dump()!r})\n')
-    monkeypatch.setitem(ladder.TIERS, 'tiny', small)
+        f'import sys\nsys.path.append({str(Path(__file__).parents[1])!r})\n'
+        'from quick import evaluation, inside\nevaluation.work = inside\n')
     monkeypatch.setenv('PYTHONPATH', str(site))
     monkeypatch.syspath_prepend(str(site))
 
 
 @openevolve
-def test_openevolve_searches_and_a_report_is_written_of_it(cli, here, elsewhere):
+def test_openevolve_searches_and_a_report_is_written_of_it(cli, trainings, unpainted, here, elsewhere):
     with serving(tempered) as server:
         ask = ('--url', server.url, '--model', 'stub')
-        code, out, err = cli('evolve', *DRIVEN, *ask, '--budget', 4, '--out', 'a')
+        code, out, err = cli('evolve', *DRIVEN, *ask, '--steps', 3, '--budget', 3, '--out', 'a')
         assert code == 0, err
-        assert 'over: the budget of 4 iterations is spent' in out and len(server.asked) == 4
+        assert 'over: the budget of 3 iterations is spent' in out and len(server.asked) == 3
         # One answer was of no use; it was asked for all the same.
         before = (here / 'a' / 'history.jsonl').read_bytes()
         code, out, err = cli('evolve', '--resume', 'a', *ask)
-        assert code == 0 and 'the budget of 4 iterations is spent' in out and len(server.asked) == 4, err
+        assert code == 0 and 'the budget of 3 iterations is spent' in out and len(server.asked) == 3, err
         assert (here / 'a' / 'history.jsonl').read_bytes() == before
     rows = read_history(here / 'a')
     assert rows[0]['operator'] == 'baseline' and len(rows) >= 2

@@ -14,6 +14,7 @@ from huggingface_hub import constants
 from evolora.cli import doctor
 from evolora.host import model as host
 from evolora.cli.doctor import examine
+from evolora.host.model import load_host
 from evolora.ecology.host_forecast import PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +46,7 @@ def test_a_healthy_machine(empty_home, monkeypatch):
     table = found()
     assert not (table.verdict == 'missing').any()
     assert table.loc['torch', 'found'] == metadata.version('torch')
-    assert host.load_host('embedded').weights_hash() in table.loc['host: embedded', 'found']
+    assert load_host('embedded').weights_hash() in table.loc['host: embedded', 'found']
     for name, profile in PROFILES.items():
         found_as = 'not cached' if profile.hub else 'not fetched'
         assert (table.loc[f'host: {name}', ['found', 'verdict']] == [found_as, 'note']).all()
@@ -143,15 +144,30 @@ def test_more_threads_than_cores(monkeypatch):
     assert row.verdict == 'note' and 'OMP_NUM_THREADS=1' in row.advice
 
 
-@pytest.mark.parametrize('library', ['torch', 'transformers', 'huggingface_hub', 'packaging', 'jupyter_core'])
-def test_without_a_library_there_is_still_a_table(library):
-    code = (f"import sys; sys.modules[{library!r}] = None\n"
+LIBRARIES = ['torch', 'transformers', 'huggingface_hub', 'packaging', 'jupyter_core']
+
+
+@pytest.mark.parametrize('libraries', [LIBRARIES, *(pytest.param([x], marks=[pytest.mark.slow][:x != 'torch'])
+                                                    for x in LIBRARIES)], ids=' '.join)
+def test_without_a_library_there_is_still_a_table(libraries):
+    code = (f"import sys; sys.modules |= dict.fromkeys({libraries})\n"
             "from evolora.cli.doctor import examine\nprint(*examine().verdict)")
     done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True,
                           env=os.environ | {'PYTHONPATH': str(ROOT)})
     assert done.returncode == 0, done.stderr
     verdicts = done.stdout.split()
     assert 'missing' in verdicts and 'ok' in verdicts
+
+
+@pytest.mark.parametrize('library, parts', [
+    ('huggingface_hub', ['folders', 'hub']), ('packaging', ['versions']), ('jupyter_core', ['JupyterLab'])])
+def test_what_needs_a_missing_library_is_missing_and_nothing_else(library, parts, monkeypatch):
+    for name in list(sys.modules):
+        if name.split('.')[0] == library: monkeypatch.setitem(sys.modules, name, None)
+    table = found()
+    assert all('ModuleNotFoundError' in table.loc[part, 'found'] for part in parts)
+    missing = {*table.index[table.verdict == 'missing']} - {'host: embedded'}         # which may need it, too
+    assert missing == set(parts)
 
 
 @pytest.mark.parametrize('error', doctor._BROKEN)

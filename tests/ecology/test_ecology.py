@@ -32,6 +32,8 @@ from evolora.ecology.variation import VariationConfig
 PRESET_NAMES = sorted(p.stem for p in PRESETS.glob('*.yaml'))
 CELLS = ['math:1', 'string.sort:2', 'logic.bool:1', 'word.count:3']
 
+some_seeds = pytest.mark.parametrize('seed', [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+
 
 @pytest.fixture(scope='module')
 def host(): return tiny_host()
@@ -81,7 +83,7 @@ def new_run(folder, config):
 
 # --- the books
 
-@pytest.mark.parametrize('seed', range(3))
+@some_seeds
 def test_the_books_balance_every_generation(host, chance_decides, seed):
     ecology, balances, seen, frozen = Ecology(host, small(), seed=seed), {}, set(), host.weights_hash()
     for _ in range(8):
@@ -203,7 +205,7 @@ def test_the_batch_size_changes_no_answer(host, batch):
 
 # --- births and deaths
 
-@pytest.mark.parametrize('seed', range(3))
+@some_seeds
 def test_the_dead_are_forgotten_everywhere(host, chance_decides, seed):
     ecology, dead = Ecology(host, small(), seed=seed), set()
     for _ in range(8):
@@ -223,7 +225,7 @@ def test_the_dead_are_forgotten_everywhere(host, chance_decides, seed):
         with pytest.raises(KeyError): ecology.population[id]
 
 
-@pytest.mark.parametrize('seed', range(3))
+@some_seeds
 def test_parents_pay_for_their_children(host, chance_decides, seed):
     ecology, records = live(host,
                             small(economy=RICH, variation=VariationConfig(mu=4, offspring=3, protect=1, crossover=.5)),
@@ -246,7 +248,7 @@ def test_parents_pay_for_their_children(host, chance_decides, seed):
     assert {r['reason'] for r in minted} == {'founder'} and len(minted) == ecology.config.founders
 
 
-@pytest.mark.parametrize('seed', range(3))
+@some_seeds
 def test_room_is_limited_and_names_are_not(host, chance_decides, seed):
     config = small(capacity=6, economy=RICH, variation=VariationConfig(mu=3, offspring=6, protect=1))
     ecology, records = live(host, config, seed=seed, generations=10)
@@ -306,7 +308,7 @@ def test_winter_is_harder(host, chance_decides):
 
 # --- which organelle is asked what
 
-@pytest.mark.parametrize('seed', range(3))
+@some_seeds
 def test_visitors_of_a_cell_meet_the_same_questions(host, chance_decides, seed):
     _, records = live(host, small(), seed=seed)
     shared = 0

@@ -252,10 +252,10 @@ LIVES = {'plain': {}, 'absorb': dict(merging=dict(absorb=True)),
 @pytest.mark.parametrize('life', LIVES)
 def test_all_books_agree_in_every_generation(host, life):
     e, sums, last = ecology(host, world(**LIVES[life] | dict(merging=dict(wait=2) | LIVES[life].get('merging', {}))),
-                            tokens=300, says=chance), Counter(), {}
+                            tokens=300, is_right=chance), Counter(), {}
     a, c, seen = e.assimilation, e.config.assimilation, Counter()
     frozen = host.weights_hash()
-    for generation in range(16):
+    for generation in range(10):
         if not len(e.population): break
         looks, opened, old = len(a.examiner.evaluations), len(a.levels.found), set(a.trials)
         record = e.step()
@@ -316,7 +316,7 @@ def test_the_same_seed_decides_the_same(host, monkeypatch):
     lives = []
     for seed in (1, 1, 2):
         e = examined_for_real(host, config, seed)
-        lives.append((story(lived(e, 4)), e.assimilation.levels.state(), e.assimilation.tokens.state()))
+        lives.append((story(lived(e, 3)), e.assimilation.levels.state(), e.assimilation.tokens.state()))
     assert lives[0] == lives[1] and lives[0][0]['gates'] != lives[2][0]['gates']
     assert any('uplift_below_threshold' in row for row in lives[0][0]['gates']), 'a child was tested'
 
@@ -330,7 +330,7 @@ def test_gate_tests_leave_ordinary_generations_as_they_are(host):
                    variation=VariationConfig(mu=4, offspring=1))
     with_tests = examined_for_real(host, config, 4)
     without = ecology(host, config.model_copy(update={'assimilation': AssimilationConfig()}), seed=4)
-    lives = [story(lived(e, 5)) for e in (with_tests, without)]
+    lives = [story(lived(e, 3)) for e in (with_tests, without)]
     for table in ('episodes', 'ledger', 'lineage'): assert lives[0][table] == lives[1][table]
     assert with_tests.assimilation.levels.found and lives[1]['gates'] == lives[1]['tokens'] == []
     assert with_tests.curriculum.state() == without.curriculum.state()

@@ -140,7 +140,8 @@ def test_what_is_no_run_says_how_to_get_one(tmp_path, make):
 @pytest.mark.parametrize('content, message', [
     (b'', 'expected JSON'), (b'[1]', 'got a list'), (b'{}', 'missing format'), (b'\xff', 'expected JSON'),
     (b'[' * 200_000, 'nested too deeply'), (b' ' * (1 << 20) + b'{}', 'at most'),
-    (lambda r: r | {'format': 2}, 'another version'), (lambda r: r | {'seed': 'x'}, 'seed expected int'),
+    (lambda r: r | {'format': r['format'] + 1}, 'another version'),
+    (lambda r: r | {'format': r['format'] - 1}, 'another version'), (lambda r: r | {'seed': 'x'}, 'seed expected int'),
     (lambda r: r | {'config': {'population': 5}}, 'changed after'), (lambda r: r | {'hashes': {'config': 1}}, 'hashes'),
     (lambda r: r | {'host': None}, 'host expected a value'), (lambda r: r | {'more': 1}, 'unknown more'),
 ])

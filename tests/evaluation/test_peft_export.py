@@ -75,20 +75,42 @@ def record(folder, host, rows=(), **more):
     return run
 
 
-def test_plain_transformers_and_peft_give_the_logits_of_the_population(living, folders, tmp_path):
-    paths = list(map(str, folders.values()))
-    done = subprocess.run([sys.executable, '-c', FIVE_LINES, str(EMBEDDED), str(tmp_path), *paths], cwd=tmp_path,
+@pytest.fixture(scope='module')
+def from_file(tmp_path_factory):
+    "A colony on a host of a GGUF file, and the folder of that and of an export"
+    here = tmp_path_factory.mktemp('file')
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv('EVOLORA_CACHE', str(here / 'cache'))
+        population = colony(load_host(write_tiny_gguf(here / 'tiny.gguf')), n=2)
+        export(population, 'o2', here / 'out', n=24)
+    return population, here
+
+
+@pytest.fixture(scope='module')
+def elsewhere(folders, from_file):
+    "What a process without evolora has made of the exports: five lines, and the lines of a card as they stand there"
+    here, out = from_file[1], from_file[1] / 'out'
+    first, second = (part.split('```')[0] for part in sections(out)['Use'].split('```python\n')[1:])
+    card = first.replace('path/to/its/folder', str(here)).replace('path/to/this/folder', str(out)) + second
+    card += (f"import sys, torch\nwith torch.no_grad(): torch.save((ids['input_ids'], model(**ids).logits), "
+             f"'{here}/output.pt')\nassert 'evolora' not in sys.modules\n")
+    both = f'for lines in ({FIVE_LINES!r}, {card!r}): exec(lines, {{}})'
+    done = subprocess.run([sys.executable, '-c', both, str(EMBEDDED), str(here), *map(str, folders.values())], cwd=here,
                           env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'} | {'OMP_NUM_THREADS': '1'},
                           capture_output=True, text=True)
     assert not done.returncode, done.stderr
+    return here
+
+
+def test_plain_transformers_and_peft_give_the_logits_of_the_population(living, folders, elsewhere):
     ids = torch.tensor(living.host.encode(['Sort the letters: jghn']))
     bare = living.logits(ids, organelles=[None])
     for name in folders:
         view = alone(living, select(living, name, selection(48)).factors)
-        ours, theirs = view.logits(ids, organelles=['o1']), torch.load(tmp_path / f'{name}.pt')
+        ours, theirs = view.logits(ids, organelles=['o1']), torch.load(elsewhere / f'{name}.pt')
         assert (ours - theirs).abs().max() < 1e-4 and (ours - bare).abs().max() > .01
     direct = living.logits(ids, organelles=['o2'])
-    assert (direct - torch.load(tmp_path / 'o2.pt')).abs().max() < 1e-4
+    assert (direct - torch.load(elsewhere / 'o2.pt')).abs().max() < 1e-4
 
 
 def test_the_best_has_the_highest_lower_bound_and_the_oldest_wins_ties(living, monkeypatch):
@@ -282,19 +304,10 @@ def test_a_file_of_the_table_is_named_by_where_it_comes_from(tmp_path, monkeypat
     assert "file = 'SmolLM2-135M-Instruct.Q4_1.gguf'" in card['Use'] and str(tmp_path) not in str(card)
 
 
-def test_the_lines_of_a_card_give_the_log_probabilities_of_a_file(tmp_path, monkeypatch):
+def test_the_lines_of_a_card_give_the_log_probabilities_of_a_file(from_file, elsewhere):
     "As they stand there, in a process without evolora"
-    monkeypatch.setenv('EVOLORA_CACHE', str(tmp_path / 'cache'))
-    population = colony(load_host(write_tiny_gguf(tmp_path / 'tiny.gguf')), n=2)
-    out = export(population, 'o2', tmp_path / 'out', n=24)
-    first, second = (part.split('```')[0] for part in sections(out)['Use'].split('```python\n')[1:])
-    lines = first.replace('path/to/its/folder', str(tmp_path)).replace('path/to/this/folder', str(out)) + second
-    lines += (f"import sys, torch\nwith torch.no_grad(): torch.save((ids['input_ids'], model(**ids).logits), "
-              f"'{tmp_path}/output.pt')\nassert 'evolora' not in sys.modules\n")
-    done = subprocess.run([sys.executable, '-c', lines], cwd=tmp_path, capture_output=True, text=True,
-                          env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'} | {'OMP_NUM_THREADS': '1'})
-    assert not done.returncode, done.stderr
-    ids, logits = torch.load(tmp_path / 'output.pt')
+    population = from_file[0]
+    ids, logits = torch.load(elsewhere / 'output.pt')
     assert ids.tolist() == population.host.encode(['Sort the letters: jghn'])
     ours, bare = (population.logits(ids, organelles=[id]).log_softmax(-1) for id in ('o2', None))
     assert (ours - logits.log_softmax(-1)).abs().max() < 1e-4 and (ours - bare).abs().max() > .01

@@ -1,9 +1,11 @@
 """What a run survives: kills at every kind of moment, and damage of every kind is named."""
 import json
 import math
+import signal
 
 import pandas as pd
 import pytest
+from utils.processes import exit_code
 
 from evolora.experiments import crash_recovery
 from evolora.ecology.config import PRESETS
@@ -21,14 +23,35 @@ def test_every_preset_has_a_small_sister():
         assert small(name).curriculum.max_rows == 64 and small(name).plasticity
 
 
-def test_a_life_with_kills_ends_as_the_one_without(tmp_path):
-    found = kills(3, tmp_path, presets=['debug'], generations=3, each=3, seed=1)
+@pytest.fixture
+def forked(monkeypatch):
+    "Victims that import nothing, as their parent has done that; they are processes of their own all the same"
+    monkeypatch.setattr(crash_recovery, '_run',
+                        lambda folder, *how: exit_code(crash_recovery._victim, str(folder), *how))
+
+
+def kept_through(found):
     assert found.same.all() and (found['lost beyond'] == 0).all()
     assert found.killed[found.moment != 'time'].all() and found.killed.any(), 'what is counted has to come'
-    assert set(found.moment) <= set(MOMENTS) and (found.kept <= 3).all()
+    assert set(found.moment) <= set(MOMENTS)
 
 
-def test_a_life_that_ends_otherwise_is_seen(tmp_path, monkeypatch):
+def test_a_life_with_kills_ends_as_the_one_without(tmp_path, forked):
+    found = kills(3, tmp_path, presets=['debug'], generations=3, each=3, seed=1)
+    kept_through(found)
+    assert (found.kept <= 3).all()
+
+
+@pytest.mark.slow
+def test_lives_with_many_kills_end_as_those_without(tmp_path):
+    kept_through(kills(12, tmp_path, presets=['debug', 'ecology'], generations=4, each=3, seed=1))
+
+
+def test_a_victim_is_a_process_that_dies_when_it_is_told(tmp_path):
+    assert crash_recovery._run(tmp_path / 'x', 'frozen', 1, 1, 'event', 3, 0) == -signal.SIGKILL
+
+
+def test_a_life_that_ends_otherwise_is_seen(tmp_path, monkeypatch, forked):
     "The comparison can fail: a run that was edited between two sessions"
     real = crash_recovery.recorded
     def edited(folder): return real(folder) | ({'ledger': 'other'} if ' ' in folder.name else {})
@@ -42,8 +65,9 @@ def test_the_timings_are_not_compared(tmp_path):
     assert set(recorded(tmp_path)) == {'ledger'}
 
 
-def test_every_kind_of_damage_is_named_and_nothing_is_changed(tmp_path, host):
-    found = damages(108, tmp_path, host, seed=3)
+@pytest.mark.parametrize('n, seed', [(54, 3), pytest.param(216, 4, marks=pytest.mark.slow)])
+def test_every_kind_of_damage_is_named_and_nothing_is_changed(tmp_path, host, n, seed):
+    found = damages(n, tmp_path, host, seed=seed)
     assert set(found.damage) == {*RUN_DAMAGES, 'preset', 'adapter', 'model'}
     assert set(found.outcome) == {'named'}, found[found.outcome != 'named'].to_string()
     assert not found.changed.any() and not found['code ran'].any()
@@ -63,8 +87,8 @@ def test_the_payloads_would_work(tmp_path):
 
 
 def test_a_checkpoint_is_weighed(tmp_path, host):
-    found = weight(tmp_path, host, organelles=6, generations=2)
-    assert found['organelles'] == 6 and 0 < found['share'] < 1 and found['MB'] > .1
+    found = weight(tmp_path, host, organelles=3, generations=2)
+    assert found['organelles'] == 3 and 0 < found['share'] < 1 and found['MB'] > .1
     assert math.isclose(found['share'], found['checkpoint, s'] / (10 * found['generation, s'] + found['checkpoint, s']))
 
 

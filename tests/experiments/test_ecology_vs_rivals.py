@@ -366,7 +366,7 @@ if __name__ == '__main__':
 """
 
 
-@pytest.mark.parametrize('how', [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize('how', [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_workers_end_with_their_parent_however_it_ends(tmp_path, how):
     (tmp_path / 'orphans.py').write_text(ORPHANS)
     (tmp_path / 'signs').mkdir()

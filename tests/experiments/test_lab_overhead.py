@@ -99,6 +99,7 @@ def test_what_a_page_asks_of_others_is_counted(tmp_path, script, outside):
 
 def test_the_command_reports_what_was_and_was_not_measured(run, capsys, monkeypatch):
     monkeypatch.setattr(lab_overhead, 'live_long', lambda *how, tick: run)
+    monkeypatch.setattr('evolora.ecology.config.load_config', lambda name, real=load_config: real('debug'))
     monkeypatch.setattr(lab_overhead, 'visits', lambda path, times, tick: ([], 'no chromium; none'))
     monkeypatch.setattr(lab_overhead, 'first_generation', lambda folder: (7.5, ''))
     with pytest.raises(SystemExit) as ended: cli.main(['bench', 'lab', '--quick', '--pairs', '1', '--json'])

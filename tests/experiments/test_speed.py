@@ -6,6 +6,7 @@ import torch
 
 from evolora.experiments import speed
 from evolora.cli import app as cli
+from evolora.ecology.config import changed_config
 from evolora.experiments.speed import (Rivals, alternate, crowd, generation_parts, generation_tables, memory_targets,
                                 peak_gflops, report, settlers, target, throughput, throughput_tables,
                                 throughput_targets, unequal, useful_flops, workload)
@@ -22,6 +23,9 @@ def host(): return load_host('embedded', threads=1)
 def small(monkeypatch):
     monkeypatch.setattr(speed, 'ROWS', ROWS)
     monkeypatch.setattr(speed.workload, '__defaults__', (ROWS,))
+    monkeypatch.setattr(speed, 'peak_gflops', lambda: lambda: 1e4)          # a test of its own measures it
+    def fewer(size): return changed_config(crowd(size), {'curriculum': {'max_rows': ROWS}, 'max_new_tokens': 4})
+    monkeypatch.setattr(speed, 'crowd', fewer)
 
 
 @pytest.fixture(scope='module')
@@ -85,11 +89,13 @@ def test_targets_can_be_met_and_missed():
     assert memory_targets(dict(generations=[50, 1000], ratio=1.2))[0]['met'] is False
 
 
-def test_throughput_has_a_line_for_each_population_and_number_of_threads(host, small):
+def test_throughput_has_a_line_for_each_population_and_number_of_threads(host, small, monkeypatch):
+    monkeypatch.setattr(speed, 'ROWS', 16)
+    monkeypatch.setattr(speed.workload, '__defaults__', (16,))
     ticks, before = [], torch.get_num_threads()
-    lines = throughput(host, sizes=(4, 24), threads=(1,), repeats=2, slow_repeats=1, tick=lambda: ticks.append(1))
-    assert [(l['population'], l['ranks'], l['copies']) for l in lines] == [(4, '8', 4), (4, '2-16', 4), (24, '8', 1),
-                                                                          (24, '2-16', 1)]
+    lines = throughput(host, sizes=(2, 5), threads=(1,), repeats=2, slow_repeats=1, tick=lambda: ticks.append(1))
+    assert [(l['population'], l['ranks'], l['copies']) for l in lines] == [(2, '8', 4), (2, '2-16', 4), (5, '8', 1),
+                                                                          (5, '2-16', 1)]
     assert torch.get_num_threads() == before and ticks
     plain = lines[0]
     assert set(plain['tokens_per_second']) == set('abcde') and set(lines[1]['tokens_per_second']) == set('bc')
@@ -102,18 +108,18 @@ def test_throughput_has_a_line_for_each_population_and_number_of_threads(host, s
     assert json.loads(json.dumps(report('throughput', lines, throughput_targets(lines))))['name'] == 'throughput'
     tables = throughput_tables(lines)
     assert list(tables) == ['1 thread, ranks 8', '1 thread, ranks 2-16']
-    assert [list(t.columns) for t in tables.values()] == [['', 'P = 4', 'P = 24']] * 2
+    assert [list(t.columns) for t in tables.values()] == [['', 'P = 2', 'P = 5']] * 2
 
 
 def test_an_interrupted_contest_keeps_the_lines_that_are_done(host, small, monkeypatch):
     real = speed._contest
     def contest(host, size, *rest):
-        if size == 6: raise KeyboardInterrupt
+        if size == 3: raise KeyboardInterrupt
         return real(host, size, *rest)
     monkeypatch.setattr(speed, '_contest', contest)
     how = dict(threads=(1,), repeats=1, slow_repeats=1, mixed=False)
-    assert [l['population'] for l in throughput(host, sizes=(4, 6), **how)] == [4]
-    with pytest.raises(KeyboardInterrupt): throughput(host, sizes=(6,), **how)
+    assert [l['population'] for l in throughput(host, sizes=(2, 3), **how)] == [2]
+    with pytest.raises(KeyboardInterrupt): throughput(host, sizes=(3,), **how)
 
 
 def test_the_parts_of_a_generation_add_up(host, small):
@@ -143,7 +149,7 @@ def test_a_result_is_not_written_over(name, tmp_path, capsys):
     assert there.read_text() == 'mine'
 
 
-def test_the_command_speaks_json_and_writes_it(tmp_path, capsys):
+def test_the_command_speaks_json_and_writes_it(small, tmp_path, capsys):
     with pytest.raises(SystemExit) as e:
         cli.main(['bench', 'generation', '--quick', '--json', '--out', str(tmp_path / 'new.json')])
     line = capsys.readouterr().out.strip().splitlines()[-1]

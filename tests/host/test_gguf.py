@@ -2,8 +2,6 @@
 import os
 import shutil
 import struct
-import subprocess
-import sys
 import time
 import tracemalloc
 
@@ -14,6 +12,7 @@ import torch
 from torch import nn
 
 from actors import wrong_lines
+from utils.processes import note_hash, started
 from evolora.host import gguf as module
 from evolora.ecology.config import load_config
 from evolora.host.fast_decoder import supported
@@ -189,11 +188,11 @@ def test_stopped_in_the_middle_nothing_is_kept(path, cache, monkeypatch):
     assert not [p for p in cache.rglob('*') if p.is_file() and p.name != '.lock']
 
 
-def test_two_at_once_make_one(path, cache):
-    code = f'from evolora.host.model import load_host; print(load_host({str(path)!r}, device="cpu").weights_hash())'
-    jobs = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    hashes = {job.communicate()[0] for job in jobs}
-    assert len(hashes) == 1 and not any(job.returncode for job in jobs)
+def test_two_at_once_make_one(path, cache, tmp_path):
+    jobs = [started(note_hash, str(path), str(cache), str(tmp_path / f'note{i}')) for i in range(2)]
+    for job in jobs: job.join(300)
+    hashes = {(tmp_path / f'note{i}').read_text() for i in range(2)}
+    assert len(hashes) == 1 and not any(job.exitcode for job in jobs)
     assert [p.name for p in (cache / 'gguf').iterdir() if not p.name.startswith('.')] == [digest(path)]
 
 
@@ -297,7 +296,24 @@ def test_any_byte_may_be_wrong(path):
 
 # --- the real one
 
-@pytest.mark.skipif(REAL_PATH is None, reason='evolora host fetch smollm2-135m-q4')
+fetched = pytest.mark.skipif(REAL_PATH is None, reason='evolora host fetch smollm2-135m-q4')
+SHAPE = 'hidden_size', 'head_dim', 'rope_parameters', 'max_position_embeddings', 'tie_word_embeddings'
+
+
+@fetched
+def test_what_is_known_of_the_real_one_is_what_its_header_says(cache):
+    "Its weights are not read"
+    cache.mkdir()
+    (cache / 'hosts').symlink_to(REAL_PATH.parents[1])
+    profile, config = profile_of(REAL_PATH), read_config(REAL_PATH)
+    assert profile.name == 'smollm2-135m-q4' and host_source('smollm2-135m-q4') == REAL.path
+    for key in SHAPE: assert getattr(profile.config(), key) == getattr(config, key), key
+    plan = blueprint('smollm2-135m-q4')
+    assert plan.parameters == 134_515_008 and plan.id == REAL.name
+
+
+@pytest.mark.slow
+@fetched
 def test_the_real_one(cache):
     cache.mkdir()
     (cache / 'hosts').symlink_to(REAL_PATH.parents[1])
@@ -314,5 +330,5 @@ def test_the_real_one(cache):
     plan = blueprint('smollm2-135m-q4')
     assert (plan.meter, plan.id, plan.dtype) == (host.meter, host.id, host.dtype)
     made, config = profile.config(), host.config
-    for key in ('hidden_size', 'head_dim', 'rope_parameters', 'max_position_embeddings', 'tie_word_embeddings'):
+    for key in SHAPE:
         assert getattr(made, key) == getattr(config, key), key

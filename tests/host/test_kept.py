@@ -12,7 +12,7 @@ from evolora.ecology.ecology import Ecology
 from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import ARCHITECTURES, Host, tiny_host
 from evolora.organelles.population import Population
-from evolora.organelles.updates import drift
+from evolora.organelles.updates import kl_from_host
 from evolora.utils.randomness import stream
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.families import Cell
@@ -184,7 +184,7 @@ def test_learning_costs_less_when_play_was_kept():
     lessons = [Lesson(prompts[:24], made.tokens, who[:24], np.ones(24), below=b) for b in (made.below, None)]
     short, read = (learning_flops(population, lesson, 'local').sum() for lesson in lessons)
     assert short < .8 * read
-    kl = drift(population, lessons[0])
+    kl = kl_from_host(population, lessons[0])
     assert all(x > 0 for x in kl.values())
 
 

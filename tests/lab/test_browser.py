@@ -133,12 +133,19 @@ def test_jupyterlab_draws_every_chart_of_a_run(server, notebook):
     assert notebook.outside == []
 
 
-def test_the_copy_is_what_the_command_opens(server, notebook):
+def test_the_copy_is_what_the_command_opens_and_it_lives(server, notebook):
     assert (server.folder / FIRST.name).read_bytes() == FIRST.read_bytes()
     notebook.open()
     assert notebook.page.url.endswith(f'/lab/tree/{FIRST.name}')
+    notebook.press_run()
+    wait_for(notebook, r'1 generation lived')
+    notebook.button('Step').click()
+    wait_for(notebook, r'2 generations lived')
+    expect(notebook.charts.first).to_be_visible()
+    assert notebook.outside == []
 
 
+@pytest.mark.slow
 def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures, record_property):
     started = time.monotonic()
     def passed(until):

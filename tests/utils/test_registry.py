@@ -26,7 +26,7 @@ from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.families import CELLS, FAMILIES, ID_CELLS, Cell, grade, register_family
 from evolora.tasks.streams import STREAMS, stream_of
-from evolora.tasks.task_sets import chance, draw_tasks, mode_share, read_tasks, task_hashes, write_tasks
+from evolora.tasks.task_sets import chance, draw_tasks, read_tasks, task_hashes, write_tasks
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,6 @@ def as_before():
         book.own = own
     rules._LIKE.clear()
     rules._LIKE.update(like)
-    mode_share.cache_clear()
 
 
 @pytest.fixture(scope='module')

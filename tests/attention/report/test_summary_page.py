@@ -5,8 +5,15 @@ import re
 import pytest
 from searches import HOSTILE, findings, rows, write_hostile, write_search
 
+from evolora.attention.report import summary_page
 from evolora.attention.report.summary_page import Account, account, compared, headline
 from evolora.attention.report.records import operators, read_search
+
+
+@pytest.fixture
+def unpainted(monkeypatch):
+    "Pages whose charts are made and not painted, which takes most of the time"
+    monkeypatch.setattr(summary_page, 'save_chart', lambda chart, path: path)
 
 
 def record_of(tmp_path, name='x', history=None, found=None, **config):
@@ -38,7 +45,7 @@ def test_an_interval_by_seeds_that_holds_zero_is_in_the_headline(tmp_path):
     assert 'is better than' in text and '-0.0100 … +0.0700, which holds 0: more seeds are needed' in text
 
 
-def test_nothing_found_is_in_the_headline(tmp_path):
+def test_nothing_found_is_in_the_headline(unpainted, tmp_path):
     history = rows(12, fails=0)
     worse = [row if not i else row | {'score': .1} for i, row in enumerate(history)]
     assert 'Nothing was found' in headline(record_of(tmp_path, 'a', worse))
@@ -48,7 +55,7 @@ def test_nothing_found_is_in_the_headline(tmp_path):
     assert account(folder := write_search(tmp_path / 'c', rows(0))).exists() and folder
 
 
-def test_nothing_found_stays_so_on_fresh_seeds(tmp_path):
+def test_nothing_found_stays_so_on_fresh_seeds(unpainted, tmp_path):
     history = rows(12, fails=0)
     worse = [row if not i else row | {'score': .1 + .001 * i} for i, row in enumerate(history)]
     text = headline(record_of(tmp_path, history=worse, found=findings(worse, true=-.05)))
@@ -57,7 +64,7 @@ def test_nothing_found_stays_so_on_fresh_seeds(tmp_path):
 
 
 @pytest.mark.parametrize('true, kept', [(.03, True), (0., True), (-.05, False)])
-def test_a_winner_that_is_worse_is_not_left_as_a_file(tmp_path, true, kept):
+def test_a_winner_that_is_worse_is_not_left_as_a_file(unpainted, tmp_path, true, kept):
     history = rows()
     folder = write_search(tmp_path / 'x', history, found=findings(history, true=true))
     account(folder)
@@ -66,7 +73,7 @@ def test_a_winner_that_is_worse_is_not_left_as_a_file(tmp_path, true, kept):
     assert not kept or (folder / 'winner.py').read_text() == history[best]['source']
 
 
-def test_a_winner_that_fails_on_fresh_seeds_is_reported_and_is_not_left_as_a_file(tmp_path):
+def test_a_winner_that_fails_on_fresh_seeds_is_reported_and_is_not_left_as_a_file(unpainted, tmp_path):
     history = rows()
     found = findings(history, true=.03)
     lost = dict(status='diverged', why='the loss was nan at step 7 of 800\x1b[2J', gain=None, fit=None, losses={})
@@ -81,7 +88,7 @@ def test_a_winner_that_fails_on_fresh_seeds_is_reported_and_is_not_left_as_a_fil
     assert 'No control was scored.' in account(write_search(tmp_path / 'y', history, found=found)).read_text()
 
 
-def test_how_well_a_line_fits_is_shown_for_all_that_was_measured_again(tmp_path):
+def test_how_well_a_line_fits_is_shown_for_all_that_was_measured_again(unpainted, tmp_path):
     history = rows()
     text = account(write_search(tmp_path / 'x', history, found=(found := findings(history)))).read_text()
     [line] = [line for line in text.split('\n') if line.startswith(f"| candidate {found['winners'][0]['index']} |")]
@@ -89,7 +96,7 @@ def test_how_well_a_line_fits_is_shown_for_all_that_was_measured_again(tmp_path)
     assert f"| {fit['r2']:.3f} | {fit['lack_of_fit']:.3f} |" in line and '| R² | lack of fit, p |' in text
 
 
-def test_other_data_on_fresh_seeds_is_reported(tmp_path):
+def test_other_data_on_fresh_seeds_is_reported(unpainted, tmp_path):
     history = rows()
     same = {'torch': '2.13.0', 'corpus': 'standard library'}
     for name, facts, words in (('a', same, ''), ('c', {}, ''),
@@ -141,7 +148,7 @@ def test_the_page_is_whole_and_the_same_twice(tmp_path):
     assert 'curse' not in text.partition('## How it went')[2]
 
 
-def test_what_was_not_done_is_reported(tmp_path):
+def test_what_was_not_done_is_reported(unpainted, tmp_path):
     text = account(write_search(tmp_path / 'x', end=None)).read_text()
     assert 'It has not ended, or was interrupted' in text and 'charts/ensemble' not in text
     assert 'Not yet re-scored' in text.partition('## On fresh seeds')[2]
@@ -164,7 +171,7 @@ def outside(text):
     return head
 
 
-def test_hostile_texts_are_text(tmp_path):
+def test_hostile_texts_are_text(unpainted, tmp_path):
     text = account(write_hostile(tmp_path / '<b>|x')).read_text()
     for sign in ('<script', '<img', '\x1b', '\u202e', '\ud800', '\n# heading'):
         assert sign not in outside(text), sign
@@ -174,7 +181,7 @@ def test_hostile_texts_are_text(tmp_path):
 
 
 @pytest.mark.parametrize('text', HOSTILE)
-def test_no_program_leaves_its_fence(tmp_path, text):
+def test_no_program_leaves_its_fence(unpainted, tmp_path, text):
     history = rows(2, fails=0)
     for row in history: row['source'] = f'{text}\n{"`" * 5}\n# heading'
     page = account(write_search(tmp_path / 'x', history)).read_text()

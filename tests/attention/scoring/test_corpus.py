@@ -4,7 +4,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from quick import FRAMEWORK, QUICK, scaled
+from quick import FRAMEWORK, QUICK, Inside, scaled
 
 from evolora.attention.scoring.corpus import (IGNORED, Corpus, draw, held_batches, read_corpus, recall_rows,
                                               recall_share, standard_library)
@@ -55,6 +55,7 @@ def test_pairs_are_learned_from_the_part_to_train_on_and_always_the_same(story):
 def test_a_contained_process_learns_the_same_pairs_and_trains_on_them(story, tmp_path_factory):
     tier = Tier(**QUICK.model_dump() | {'vocab': 300})
     evaluator = Evaluator(FRAMEWORK, tier, corpus=story, cache=tmp_path_factory.mktemp('cache'))
+    evaluator.prepare(Inside())         # softmax
     found = evaluator.evaluate(scaled(.3))
     assert found['status'] == 'ok', found['why']
     size = Size(*tier.sizes[0])

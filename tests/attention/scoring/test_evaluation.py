@@ -15,7 +15,7 @@ from evolora.attention.scoring.model_sizes import TIERS, LanguageModel, Tier
 from evolora.host.mechanisms.program_source import Program, build
 from evolora.attention.scoring.sandbox import Outcome
 from evolora.attention.scoring.scaling import fit, paired_gain, score
-from evolora.attention.scoring.workers import Workers, work
+from evolora.attention.scoring.workers import Workers
 
 ZERO = scaled('self.entries**-.5', 'y * 0')
 SENTINEL = program('def setup(self): self.sentinel = nn.Parameter(torch.zeros(7))\n'
@@ -39,7 +39,8 @@ def losses(found): return np.array(found['measured']['losses']['1.0'])
 # What is trained
 
 def test_what_is_trained_is_the_candidate(trainings):
-    evaluator = judge()
+    longer = QUICK.model_copy(update={'steps': 10, 'context': 16})      # so that softmax learns something
+    evaluator = judge(tier=longer)
     base, zero, mean = (evaluator.evaluate(p) for p in (SOFTMAX, ZERO, Program(control('mean'))))
     for one, other in ((base, zero), (base, mean), (zero, mean)):
         assert (losses(one) != losses(other)).all()
@@ -58,14 +59,21 @@ def test_every_parameter_of_a_candidate_is_counted(trainings, tmp_path):
     assert sorted(set(own)) == [0, 7]
 
 
-def test_in_a_process_of_its_own_it_comes_to_the_same(tmp_path):
-    contained = judge(tmp_path / 'a', seeds=2)
-    job = contained.job(ZERO)
-    outcome = work(job)
+def test_in_a_process_of_its_own_it_comes_to_the_same_with_a_text_of_ones_own_too(trainings, tmp_path):
+    text = tmp_path / 'text.txt'
+    text.write_text('a text of one\'s own, with words in it. ' * 2000)
+    evaluator = judge(tmp_path / 'cache', corpus=text)
+    evaluator.evaluate(SOFTMAX)
+    job = evaluator.job(ZERO)
+    [outcome] = Workers(1).map([job])
     assert outcome.status == 'ok', outcome.why
     ours = inside(job).result
     unlike = lambda found: [(key, {**trained, 'seconds': 0}) for key, trained in found['trained']]
     assert unlike(outcome.result) == unlike(ours)
+    assert evaluator.judge(ZERO, outcome)['status'] == 'ok'
+    text.write_text('another text, with other words in it. ' * 2000)
+    outcome = inside(evaluator._training(ZERO, evaluator._wanted()))
+    assert outcome.status == 'crashed' and 'the corpus has changed' in outcome.why
 
 
 # The same again
@@ -289,7 +297,7 @@ def test_a_longer_row_may_be_looked_at_for_longer(monkeypatch):
     assert [limits.processor_seconds for limits in asked] == [60, 60, 240]
 
 
-def test_a_clone_is_close_and_another_kernel_is_not():
+def test_a_clone_is_close_and_another_kernel_is_not(trainings):
     def gated(number, scores='q @ k.mT'): return program(f"""
         warmth = {number}
         def setup(self): self.rate, self.gate = nn.Linear(self.dim, self.heads), nn.Linear(self.dim, self.dim)
@@ -331,7 +339,7 @@ def test_a_ladder_too_short_for_its_score_is_refused_before_anything_is_trained(
         Evaluator(FRAMEWORK, short, kind=kind)
 
 
-def test_another_device_is_another_measurement(monkeypatch, tmp_path):
+def test_another_device_is_another_measurement(trainings, monkeypatch, tmp_path):
     with pytest.raises(ValueError, match='device expected cpu or cuda'): judge(device='abacus')
     monkeypatch.setattr('torch.cuda.is_available', lambda: True)
     monkeypatch.setattr('torch.cuda.get_device_name', lambda: 'a GPU')
@@ -342,14 +350,3 @@ def test_another_device_is_another_measurement(monkeypatch, tmp_path):
     assert job.arguments['device'] == 'cuda' and job.limits == there.limits
     here.evaluate(SOFTMAX)
     assert here.job(SOFTMAX) is None and there.job(SOFTMAX) is not None
-
-
-def test_a_text_of_ones_own_is_trained_on_in_a_process_too(tmp_path):
-    text = tmp_path / 'text.txt'
-    text.write_text('a text of one\'s own, with words in it. ' * 2000)
-    evaluator = judge(tmp_path / 'cache', corpus=text)
-    [outcome] = Workers(1).map([evaluator.job(SOFTMAX)])
-    assert evaluator.judge(SOFTMAX, outcome)['status'] == 'ok', outcome.why
-    text.write_text('another text, with other words in it. ' * 2000)
-    [outcome] = Workers(1).map([evaluator._training(ZERO, evaluator._wanted())])
-    assert outcome.status == 'crashed' and 'the corpus has changed' in outcome.why

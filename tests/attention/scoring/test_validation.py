@@ -192,12 +192,14 @@ def test_text_goes_in_and_a_verdict_comes_out():
 
 
 @pytest.mark.parametrize('block, status', [
-    (HEAD + 'v * sum(i * j for i in range(1000000) for j in range(1000000))', 'timeout'),
+    # Of each status, one every day.
+    pytest.param(HEAD + 'v * sum(i * j for i in range(1000000) for j in range(1000000))', 'timeout',
+                 marks=pytest.mark.slow),
     ('def setup(self):\n    for i in range(1000000):\n        for j in range(1000000): pass', 'timeout'),
     (HEAD + 'v + torch.zeros(1000000, 1000000).sum()', 'memory'),
-    (HEAD + 'v * len([0] * 1000000 * 1000000)', 'memory'),
+    pytest.param(HEAD + 'v * len([0] * 1000000 * 1000000)', 'memory', marks=pytest.mark.slow),
     ('def matrix(self, q, k, x): return self.matrix(q, k, x)', 'invalid'),
-    (HEAD + 'v * 9**9**9', 'timeout')])
+    pytest.param(HEAD + 'v * 9**9**9', 'timeout', marks=pytest.mark.slow)])
 def test_what_takes_too_much_is_ended_and_named(block, status):
     limits = Limits(seconds=5) if status == 'timeout' else LIMITS
     assert validate(mixer(block).source, tier=TIER, limits=limits).status == status
@@ -206,8 +208,8 @@ def test_what_takes_too_much_is_ended_and_named(block, status):
 @pytest.mark.parametrize('answer', [None, 'ok', [], {}, {'status': 'best'}, {'status': 'ok', 'score': 1},
     {'status': 'ok', 'checks': [1]},
                                     {'status': 'ok', 'why': 'x' * 1000},
-                                    {'status': 'ok', 'checks': [{'name': 'x', 'holds': 1, 'says': '', 'number': 0.}]},
-                                    {'status': 'ok', 'checks': [{'name': 'x', 'holds': False, 'says': 'y',
+                                    {'status': 'ok', 'checks': [{'name': 'x', 'holds': 1, 'sentence': '', 'number': 0.}]},
+                                    {'status': 'ok', 'checks': [{'name': 'x', 'holds': False, 'sentence': 'y',
                                     'number': 0.}]},
                                     {'status': 'ok', 'checks': []}])
 def test_the_result_of_the_process_is_not_trusted(monkeypatch, answer):
@@ -216,7 +218,7 @@ def test_the_result_of_the_process_is_not_trusted(monkeypatch, answer):
 
 
 def test_a_verdict_can_be_shown():
-    verdict = Verdict(status='invalid', kind='x', why='x: y', checks=({'name': 'x', 'holds': False, 'says': 'y',
+    verdict = Verdict(status='invalid', kind='x', why='x: y', checks=({'name': 'x', 'holds': False, 'sentence': 'y',
         'number': math.pi},))
     assert '| x | **no** | 3.1 | y |' in verdict._repr_markdown_()
     assert repr(verdict) == str(verdict) == 'Verdict(invalid, x: y)'

@@ -44,7 +44,7 @@ def inputs(time=20, dim=32, seed=1): return torch.randn(2, time, dim, generator=
 
 
 @cache
-def drawn(framework, count=200):
+def drawn(framework, count=60):
     "So many different genomes"
     grammar, rng, found = GRAMMARS[framework], stream(0, purpose=f'test {framework}'), {}
     while len(found) < count: found[grammar.draw(rng)] = None
@@ -85,10 +85,22 @@ def outside(mixer, x):
     return (mixer(x) - mixer(other))[:, :half].abs().max().item()
 
 
+def some(framework, count):
+    "The standard variants, and so many that were drawn"
+    return [GRAMMARS[framework].kind(**genes) for genes in KNOWN[framework].values()] + drawn(framework, count)
+
+
+def test_every_option_is_among_some():
+    for framework, grammar in GRAMMARS.items():
+        for name, options in grammar.genes.items():
+            assert {getattr(genome, name) for genome in some(framework, 60)} == set(options), (framework, name)
+
+
+@pytest.mark.parametrize('count', [60, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize('framework', FRAMEWORKS)
-def test_genomes_run_are_causal_and_learn(framework):
+def test_genomes_run_are_causal_and_learn(framework, count):
     grammar, x = GRAMMARS[framework], inputs()
-    for genome in drawn(framework):
+    for genome in some(framework, count):
         mixer = made(grammar.render(genome))
         y = mixer(x)
         assert y.shape == x.shape and y.isfinite().all(), genome
@@ -104,10 +116,11 @@ def test_genomes_run_are_causal_and_learn(framework):
             assert mixer(x[:, :1].double()).isfinite().all(), genome
 
 
+@pytest.mark.parametrize('count', [60, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize('framework', FRAMEWORKS)
-def test_what_a_genome_adds_is_small(framework):
+def test_what_a_genome_adds_is_small(framework, count):
     grammar = GRAMMARS[framework]
-    for genome in drawn(framework):
+    for genome in some(framework, count):
         kind, wide = build(Program(grammar.render(genome))), getattr(genome, 'evolution', '') == 'wide'
         for dim, heads in [(32, 2), (48, 3), (64, 4), (128, 8), (128, 4)]:
             with torch.device('meta'): mixer = kind(dim, heads)
@@ -270,10 +283,11 @@ def offline(monkeypatch):
     for name in ('socket', 'create_connection', 'getaddrinfo'): monkeypatch.setattr(socket, name, refuse)
 
 
+@pytest.mark.parametrize('seeds', [12, pytest.param(24, marks=pytest.mark.slow)])
 @pytest.mark.parametrize('framework', FRAMEWORKS)
-def test_evolution_beats_drawing_on_a_planted_objective_without_a_network(framework, offline):
+def test_evolution_beats_drawing_on_a_planted_objective_without_a_network(framework, seeds, offline):
     gains = np.array([planted(GrammarProposer(framework), seed)[0] - planted(RandomProposer(framework), seed)[0]
-                      for seed in range(24)])
+                      for seed in range(seeds)])
     low = stats.t.interval(.95, len(gains) - 1, gains.mean(), stats.sem(gains))[0]
     assert low > 0, gains
 

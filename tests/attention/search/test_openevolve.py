@@ -314,7 +314,7 @@ def test_an_endpoint_three_iterations_markers_checkpoints_and_resume(tmp_path, s
 def test_a_client_and_a_candidate_that_hangs_its_evaluator(tmp_path, script, module):
     folder = tmp_path / 'run'
     with pytest.warns(UserWarning, match='1 of 4 iterations gave no program; the last because: No valid diffs'):
-        tried = run(folder, script, client='stub_client:client', iterations=4, seconds=5,
+        tried = run(folder, script, client='stub_client:client', iterations=4, seconds=3,
                     settings={'database': {'num_islands': 1}})
     assert tried.iteration.tolist() == [0, 1, 2, 3] and answered(folder) == 4
     assert [score > 1.5 for score in tried.score[1:]] == [True, False, True] and tried.score[2] == 0

@@ -4,12 +4,12 @@ import socket
 
 import pytest
 from endpoints import edit, serving
-from quick import FRAMEWORK, QUICK, SOFTMAX, Inside, inside
+from quick import FRAMEWORK, SOFTMAX, Inside, inside, prepared
 
 from evolora.attention.search import search as discovery
 from evolora.attention.scoring import evaluation
 from evolora.attention.search.search import SearchConfig, begin_search, proposer_of, read_history, resume_search
-from evolora.attention.scoring.evaluation import Evaluator, Look
+from evolora.attention.scoring.evaluation import Look
 from evolora.host.mechanisms.frameworks import FRAMEWORKS
 from evolora.host.mechanisms.program_source import Program
 from evolora.attention.report.records import operators
@@ -102,7 +102,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_bytes(tmp_path, offline, 
 
 def test_edits_are_looked_at_trained_and_measured_like_everything(tmp_path, offline):
     for name in 'ab':
-        judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / f'cache {name}')
+        judge = prepared(cache=tmp_path / f'cache {name}')
         assert 'budget' in searched(tmp_path / name, config('ast', budget=2), judge)
     rows = history(tmp_path / 'a')
     assert rows == history(tmp_path / 'b') and len(rows) == 3
@@ -146,7 +146,7 @@ def test_a_model_searches_and_goes_on_and_is_asked_nothing_twice(tmp_path, monke
 def test_what_a_model_proposes_is_trained_and_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, 'work', inside)
     with serving(answers) as server:
-        judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / 'cache')
+        judge = prepared(cache=tmp_path / 'cache')
         settings = config('llm', budget=2)
         assert 'budget' in searched(tmp_path / 'a', settings, judge, url=server.url, model='stub')
         shown = server.asked[-1]['messages']
@@ -164,8 +164,7 @@ def test_the_prompt_has_the_reason_why_the_last_program_failed(tmp_path, monkeyp
         return edit(line, f'    def matrix(self, q, k, x): return causal_softmax({scores})')
     with serving(learns) as server:
         settings = config('llm', budget=2, batch=1)
-        searched(tmp_path / 'a', settings, Evaluator(FRAMEWORK, QUICK, cache=tmp_path / 'cache'), url=server.url,
-                 model='stub')
+        searched(tmp_path / 'a', settings, prepared(cache=tmp_path / 'cache'), url=server.url, model='stub')
         last = server.asked[-1]['messages'][-1]['content'].partition('# What failed lately')[2]
     rows = read_history(tmp_path / 'a')
     assert [row['status'] for row in rows] == ['ok', 'invalid', 'ok'] and f"- invalid: {rows[1]['why'][:40]}" in last

@@ -4,9 +4,10 @@ import json
 import numpy as np
 import pytest
 import torch
-from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, Inside, inside, program, scaled
+from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, Inside, inside, prepared, program, scaled
 
 from evolora.attention.scoring import evaluation
+from evolora.attention.report import summary_page
 from evolora.attention.report.summary_page import account
 from evolora.attention.search.search import SearchConfig, begin_search, proposer_of, read_history
 from evolora.attention.scoring.evaluation import Evaluator
@@ -41,9 +42,9 @@ class Watched(Inside):
 
 # All of it
 
-def test_a_search_is_looked_at_again_on_seeds_that_it_did_not_use(trainings, tmp_path):
+def test_a_search_is_looked_at_again_on_seeds_that_it_did_not_use(trainings, tmp_path, monkeypatch):
     settings = SearchConfig(framework=FRAMEWORK, budget=4)
-    judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / 'cache')
+    judge = prepared(cache=tmp_path / 'cache')
     with begin_search(tmp_path / 'a', settings, judge, proposer_of(settings)) as search: search.run(workers=Inside())
     used = {seed for *_, seed in trainings}
     trainings.clear()
@@ -60,6 +61,7 @@ def test_a_search_is_looked_at_again_on_seeds_that_it_did_not_use(trainings, tmp
     assert [row['k'] for row in found['ensemble']] == [1, 2]
     assert found['horizon']['n'] == sum(row['status'] == 'ok' for row in rows)
     write_findings(tmp_path / 'a', found)
+    monkeypatch.setattr(summary_page, 'save_chart', lambda chart, path: path)
     assert read_search(tmp_path / 'a').findings.seeds == [FRESH, FRESH + 1]
     page = account(tmp_path / 'a').read_text()
     assert 'on 2 fresh seeds' in page and 'On fresh seeds' in page and 'Not yet re-scored' not in page

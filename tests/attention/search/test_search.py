@@ -1,9 +1,8 @@
 "The search: the same again, also after it was killed; nothing twice; what fails is remembered; and why it ended."
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hostile_candidates import CANDIDATES
-from quick import FRAMEWORK, QUICK, Inside, inside, kept, scaled
+from quick import FRAMEWORK, QUICK, Inside, inside, kept, prepared, scaled
 from scipy import stats
 from scipy.special import expit
 
@@ -90,40 +89,35 @@ def history(folder):
 
 # Stopped, and gone on with
 
-KILLED = '''
-import os, signal, sys
-from pathlib import Path
-from attention.search.test_search import *
-what, count, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-def spoil(name, holder):
-    calls, real = [], getattr(holder, name)
-    def killing(*arguments, **settings):
-        calls.append(1)
-        if len(calls) == count:
-            if what == 'append': real(arguments[0], arguments[1][:len(arguments[1]) // 2])      # half a row
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **settings)
-    setattr(holder, name, killing)
-judge = Near()
-with begin_search(folder, config(batch=3), judge, Mover(), START) as search:
-    if what in ('append', 'write_whole'): spoil(what, discovery)
-    else: spoil(what, judge)
-    search.run()
-'''
+def forked(function, *arguments):
+    "The exit code of a child in which this was called"
+    child = multiprocessing.get_context('fork').Process(target=function, args=arguments)
+    child.start()
+    child.join()
+    return child.exitcode
 
 
-def spawned(code, *arguments):
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
-    return subprocess.run([sys.executable, '-c', code, *map(str, arguments)], capture_output=True, text=True,
-                          env=os.environ | {'PYTHONPATH': paths})
+def killed_search(what, count, folder):
+    "A search whose process is killed in the so-manieth call of something"
+    judge = Near()
+    holder = discovery if what in ('append', 'write_whole') else judge
+    with begin_search(folder, config(batch=3), judge, Mover(), START) as search:
+        calls, real = [], getattr(holder, what)
+        def killing(*arguments, **settings):
+            calls.append(1)
+            if len(calls) == count:
+                if what == 'append': real(arguments[0], arguments[1][:len(arguments[1]) // 2])      # half a row
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **settings)
+        setattr(holder, what, killing)
+        search.run()
 
 
 @pytest.mark.parametrize('what, count', [('look', 2), ('judge', 2), ('append', 1), ('append', 2), ('append', 3),
                                          ('append', 5), ('write_whole', 2)])
 def test_a_search_that_was_killed_goes_on_to_the_same_bytes(tmp_path, what, count):
     with begin_search(tmp_path / 'whole', config(batch=3), Near(), Mover(), START) as search: search.run()
-    killed = spawned(KILLED, what, count, tmp_path / 'killed')
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert forked(killed_search, what, count, tmp_path / 'killed') == -signal.SIGKILL
     judge, known = Near(), len(read_history(tmp_path / 'killed'))
     with resume_search(tmp_path / 'killed', judge, Mover()) as search: search.run()
     whole, again = (tmp_path / name / 'history.jsonl' for name in ('whole', 'killed'))
@@ -147,36 +141,29 @@ def test_a_batch_is_finished_before_it_is_asked_whether_to_stop(tmp_path, monkey
     assert history(tmp_path / 'stopped') == history(tmp_path / 'whole')
 
 
-REAL = '''
-import os, signal, sys
-from pathlib import Path
-from attention.search.test_search import *
-folder, most = Path(sys.argv[1]), int(sys.argv[2])
-train, made = evaluation.train, []
-def counting(mechanism, tier, size, *, seed, **settings):
-    with open(folder / 'made.txt', 'a') as file: file.write(f'{mechanism.__module__} {tuple(size)} {seed}\\n')
-    made.append(1)
-    if len(made) > most: os.kill(os.getpid(), signal.SIGKILL)
-    return train(mechanism, tier, size, seed=seed, **settings)
-evaluation.train, evaluation.work = counting, inside
-settings = config(budget=3, batch=1)
-proposer, judge = proposer_of(settings), Evaluator(FRAMEWORK, QUICK, cache=folder / 'cache')
-again = (folder / 'search').exists()
-opened = resume_search(folder / 'search', judge, proposer) if again else begin_search(
-    folder / 'search', settings, judge, proposer)
-with opened as search: print(search.run(workers=Inside()))
-'''
+def real_search(folder, most):
+    "A search that trains, in a process that is killed after so many trainings of candidates"
+    judge, settings = prepared(cache=folder / 'cache'), config(budget=3, batch=1)
+    train, made = evaluation.train, []
+    def counting(mechanism, tier, size, *, seed, **settings):
+        with open(folder / 'made.txt', 'a') as file: file.write(f'{mechanism.__module__} {tuple(size)} {seed}\n')
+        made.append(1)
+        if len(made) > most: os.kill(os.getpid(), signal.SIGKILL)
+        return train(mechanism, tier, size, seed=seed, **settings)
+    evaluation.train, evaluation.work = counting, inside
+    again, proposer = (folder / 'search').exists(), proposer_of(settings)
+    opened = resume_search(folder / 'search', judge, proposer) if again else begin_search(
+        folder / 'search', settings, judge, proposer)
+    with opened as search: assert 'budget' in search.run(workers=Inside())
 
 
 def test_a_real_search_that_was_killed_trains_nothing_twice(tmp_path):
     for name in ('whole', 'killed'): (tmp_path / name).mkdir()
-    whole = spawned(REAL, tmp_path / 'whole', 1000)
-    assert 'budget' in whole.stdout, whole.stderr
-    killed = spawned(REAL, tmp_path / 'killed', 15)       # two candidates are 12; the baseline is contained
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    prepared()                  # the children begin with what is known here
+    assert forked(real_search, tmp_path / 'whole', 1000) == 0
+    assert forked(real_search, tmp_path / 'killed', 15) == -signal.SIGKILL      # two candidates are 12
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / 'killed' / 'cache').iterdir()}
-    again = spawned(REAL, tmp_path / 'killed', 1000)
-    assert 'budget' in again.stdout, again.stderr
+    assert forked(real_search, tmp_path / 'killed', 1000) == 0
     assert history(tmp_path / 'killed' / 'search') == history(tmp_path / 'whole' / 'search')
     made = {name: (tmp_path / name / 'made.txt').read_text().splitlines() for name in ('whole', 'killed')}
     # What was at work when it was killed is lost; what was judged is not made again.
@@ -214,50 +201,65 @@ def test_a_seed_is_a_history(tmp_path, monkeypatch):
     assert files[0] == files[1] and len(set(files)) == 3
 
 
-def test_one_worker_and_two_come_to_the_same(tmp_path, monkeypatch):
+@pytest.mark.parametrize('other', ['none', pytest.param('one', marks=pytest.mark.slow)])
+def test_two_workers_come_to_the_same_as_one_or_none(tmp_path, monkeypatch, other):
     monkeypatch.setattr(evaluation, 'work', inside)     # looks, and the baseline; the workers have processes
-    for count in (1, 2):
-        judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / f'cache{count}')
-        settings = config(budget=2)
-        with begin_search(tmp_path / str(count), settings, judge, proposer_of(settings)) as search:
-            search.run(workers=Workers(count))
-    one, two = history(tmp_path / '1'), history(tmp_path / '2')
-    assert one == two and len(one) == 3 and all(row['status'] == 'ok' for row in one)
+    (text := tmp_path / 'text.txt').write_text('a text that is read in no time, with words in it. ' * 2000)
+    for name, crew in (('a', Workers(2)), ('b', {'none': Inside(), 'one': Workers(1)}[other])):
+        judge, settings = prepared(cache=tmp_path / f'cache {name}', corpus=text), config(budget=2)
+        with begin_search(tmp_path / name, settings, judge, proposer_of(settings)) as search: search.run(workers=crew)
+    a, b = history(tmp_path / 'a'), history(tmp_path / 'b')
+    assert a == b and len(a) == 3 and all(row['status'] == 'ok' for row in a)
     without = lambda folder: {name: {**found, 'seconds': 0} for name, found in kept(folder).items()}
-    assert without(tmp_path / 'cache1') == without(tmp_path / 'cache2')
+    assert without(tmp_path / 'cache a') == without(tmp_path / 'cache b')
 
 
 # What fails
 
-def test_what_is_hostile_is_classified_and_the_search_goes_on(tmp_path, monkeypatch):
-    hasty = Limits(seconds=100, processor_seconds=9)
-    monkeypatch.setattr(evaluation, 'work', lambda job: work(replace(job, limits=hasty)))      # looks, and the baseline
-    loop = 'for i in range(10**6):\n    for j in range(10**6): q = q + 0'
-    late = lambda line: f'if x.mean(2).abs().max() < .001 and x.std() > .1: {line}'      # only behind a LayerNorm
-    bad = dict(
-        loop=loop, memory='q = q + torch.ones(10**6, 10**6).sum()', exception='q = q @ torch.ones(3, 7)',
-        nan='q = q / 0 - q / 0', late_memory=late('q = q + torch.ones(10**6, 10**6).sum()'),
-        late_exception=late('q = q @ torch.ones(3, 7)'), late_nan=late('q = q / 0 - q / 0'),
-        late_loop=late('q = q * sum(j for i in range(10**6) for j in range(10**6))'))
-    harm = {name: code for name, (code, *_) in CANDIDATES.items()}         # nearly all are refused as they are read
+LATE = 'if x.mean(2).abs().max() < .001 and x.std() > .1: {}'.format         # only behind a LayerNorm
+BAD = dict(
+    loop='for i in range(10**6):\n    for j in range(10**6): q = q + 0', exception='q = q @ torch.ones(3, 7)',
+    late_memory=LATE('q = q + torch.ones(10**6, 10**6).sum()'), late_exception=LATE('q = q @ torch.ones(3, 7)'),
+    late_nan=LATE('q = q / 0 - q / 0'), memory='q = q + torch.ones(10**6, 10**6).sum()', nan='q = q / 0 - q / 0',
+    late_loop=LATE('q = q * sum(j for i in range(10**6) for j in range(10**6))'))
+HARM = {name: code for name, (code, *_) in CANDIDATES.items()}         # nearly all are refused as they are read
+READ = [name for name, (_, kind, _) in CANDIDATES.items() if kind == 'read']
+# Every day, what a process of its own is not needed for is left in this one.
+CONTAINED = dict(loop=evaluation.look_at, late_memory=evaluation.train_many)
+
+
+@pytest.mark.parametrize('every', [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_is_hostile_is_classified_and_the_search_goes_on(tmp_path, monkeypatch, every):
+    names = [*BAD, *HARM] if every else [*[*BAD][:5], *(name for name in HARM if name not in READ)]
     indented = lambda code: '\n'.join('    ' + line for line in code.split('\n'))
-    sources = [FRAMEWORKS[FRAMEWORK].program('def matrix(self, q, k, x):\n' + indented(code)
-                                             + '\n    return causal_softmax(q @ k.mT)')
-               for code in (bad | harm).values()]
-    judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / 'cache', limits=Limits(seconds=100, processor_seconds=12))
+    sources = {name: FRAMEWORKS[FRAMEWORK].program('def matrix(self, q, k, x):\n' + indented((BAD | HARM)[name])
+                                                   + '\n    return causal_softmax(q @ k.mT)') for name in names}
+    asked = {(sources[name], f'{task.__module__}:{task.__name__}') for name, task in CONTAINED.items()}
+    hasty = Limits(seconds=100, processor_seconds=9 if every else 2)
+
+    def made(job):
+        if not every and (job.arguments['source'], job.task) not in asked: return inside(job)
+        return work(replace(job, limits=hasty) if 'look_at' in job.task else job)
+
+    class Some(Workers):
+        def map(self, jobs): return map(made, jobs)
+
+    monkeypatch.setattr(evaluation, 'work', made)           # looks
+    judge = prepared(cache=tmp_path / 'cache', limits=Limits(seconds=100, processor_seconds=12))
     # They do not look alike before they are run, and what they read like is not asked here.
     monkeypatch.setattr(Evaluator, 'close', lambda *_: False)
     settings = config(budget=len(sources) + 1, batch=9, invalid=100, patience=100)
-    with begin_search(tmp_path / 'a', settings, judge, Listed(*sources, .3)) as search:
-        search.run(workers=Workers(2))
-    rows = dict(zip(bad | harm, search.rows[1:]))
+    with begin_search(tmp_path / 'a', settings, judge, Listed(*sources.values(), .3)) as search:
+        search.run(workers=Workers(2) if every else Some())
+    rows = dict(zip(names, search.rows[1:]))
     statuses = {name: row['status'] for name, row in rows.items()}
-    read = [name for name in harm if statuses.pop(name) != 'refused']
-    assert len(harm) >= 40 and read == [name for name, (_, kind, _) in CANDIDATES.items() if kind == 'read']
+    read = [name for name in HARM if name in statuses and statuses.pop(name) != 'refused']
+    assert len(HARM) >= 40 and read == (READ if every else [])
     assert all(rows[name]['status'] in ('invalid', 'timeout', 'memory', 'crashed') for name in read)
-    assert statuses.pop('memory') in ('memory', 'invalid')
-    assert statuses == dict(loop='timeout', exception='invalid', nan='invalid', late_memory='memory',
-                        late_exception='crashed', late_nan='diverged', late_loop='timeout')
+    assert not every or statuses.pop('memory') in ('memory', 'invalid')
+    expected = dict(loop='timeout', exception='invalid', late_memory='memory', late_exception='crashed',
+                    late_nan='diverged', nan='invalid', late_loop='timeout')
+    assert statuses == {name: status for name, status in expected.items() if name in names}
     for row in rows.values():
         assert row['score'] is None and row['why'].isprintable() and row['why'] and row['measured'] == {}
     assert 'computed for more than' in rows['loop']['why'] and 'RuntimeError' in rows['late_exception']['why']
@@ -277,7 +279,7 @@ def test_a_worker_that_is_killed_from_outside_is_tried_once_more():
     if not list(Path('/proc/self/task').glob('*/children')): pytest.skip('this system does not list children')
     for kills, status in ((1, 'ok'), (2, 'crashed')):
         before, found, killed = children(), [], set()
-        job = Job('evolora.attention.scoring.sandbox:pause', {'seconds': 3}, Limits(seconds=100))
+        job = Job('evolora.attention.scoring.sandbox:pause', {'seconds': 1.5}, Limits(seconds=100))
         thread = threading.Thread(target=lambda: found.append(work(job)))
         thread.start()
         while thread.is_alive() and len(killed) < kills:
@@ -444,19 +446,20 @@ class Noting:
         return found
 
 
-def test_looking_at_what_was_found_beats_the_control_at_the_same_budget(tmp_path):
+@pytest.mark.parametrize('seeds, budget', [(6, 20), pytest.param(12, 40, marks=pytest.mark.slow)])
+def test_looking_at_what_was_found_beats_the_control_at_the_same_budget(tmp_path, seeds, budget):
     gains = []
-    for seed in range(12):
+    for seed in range(seeds):
         found = {}
         for control in (False, True):
-            settings, judge = config(budget=40, batch=4, seed=seed, control=control, patience=99), Planted(seed)
+            settings, judge = config(budget=budget, batch=4, seed=seed, control=control, patience=99), Planted(seed)
             proposer = proposer_of(settings)
             assert isinstance(proposer, RandomProposer) == control
             with begin_search(tmp_path / f'{seed}{control}', settings, judge, Noting(proposer)) as search: search.run()
-            assert search.done == 40 and (not control or not any(row['parents'] for row in search.rows))
+            assert search.done == budget and (not control or not any(row['parents'] for row in search.rows))
             found[control] = judge.true(search.best['digest'])
         gains.append(found[False] - found[True])
-    assert stats.t.interval(.95, 11, np.mean(gains), stats.sem(gains))[0] > 0, gains
+    assert stats.t.interval(.95, seeds - 1, np.mean(gains), stats.sem(gains))[0] > 0, gains
 
 
 def test_a_control_is_of_the_grammar_alone():

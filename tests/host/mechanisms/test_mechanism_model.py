@@ -1,6 +1,8 @@
 """A mechanism as the attention of a host: trained, saved, read whole, lived on, and refused where it may not run."""
 import json
 import shutil
+from copy import deepcopy
+from functools import lru_cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +13,7 @@ from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM
 
+from scripted import chance_decides
 from evolora.cli import app as cli
 from evolora.analysis.tables import load, summary
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
@@ -25,12 +28,13 @@ from evolora.host.sampling import Authors
 from evolora.host.flops import WholeMeter
 from evolora.host.model import Host, byte_tokenizer, load_host, tiny_host
 from evolora.organelles.population import Population
+from evolora.host import pretraining
 from evolora.host.pretraining import PretrainingConfig, build_tokenizer, loss_of, new_model, pack, pretrain, unpack
 from evolora.ecology.host_forecast import blueprint, forecast
 from evolora.ecology.sessions import begin_session, colony, resume_session
 
 MECHANISMS = ('matrix_mixers/semiseparable', 'coefficient_dynamics/delta')
-SMALL = PretrainingConfig(hidden=32, layers=2, rows=6, row=128, basics=90, first_stage=80, steps=90)
+SMALL = PretrainingConfig(hidden=32, layers=2, rows=6, row=128, basics=60, first_stage=40, steps=48)
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac', 'Count the words: salt sun door fire fish flower', 'Hi']
 EVERY = [f'{framework}/{name}' for framework in VARIANTS for name in VARIANTS[framework]]
 
@@ -56,7 +60,16 @@ def settled(host, **keywords):
     return population
 
 
-@pytest.fixture(scope='module', params=MECHANISMS)
+@pytest.fixture(scope='module', autouse=True)
+def one_tokenizer():
+    "Every training makes the same one, which takes longer than a step of it"
+    made = lru_cache(build_tokenizer)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pretraining, 'build_tokenizer', lambda *seed: deepcopy(made(*seed)))
+        yield
+
+
+@pytest.fixture(scope='module', params=[MECHANISMS[0], pytest.param(MECHANISMS[1], marks=pytest.mark.slow)])
 def trained(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp('host') / 'host'
     return SimpleNamespace(folder=pretrain(SMALL, folder, attention=read_program(request.param)), what=request.param)
@@ -72,6 +85,7 @@ def test_a_saved_host_is_loaded_bit_for_bit(trained):
     with torch.no_grad(): logits = [m(ids).logits for m in (host.model, plain, model.eval())]
     assert torch.equal(logits[0], logits[1]) and torch.equal(logits[0], logits[2])
     assert host.model.program.source == read_program(trained.what).source
+    assert host.tokenizer.get_vocab() == build_tokenizer(0).get_vocab()
     assert json.loads((trained.folder / 'config.json').read_text())['model_type'] == 'evolora_mechanism'
     assert not any(p.suffix == '.py' for p in trained.folder.iterdir())
     losses = json.loads((trained.folder / 'pretraining.json').read_text())['losses']
@@ -133,13 +147,13 @@ def test_tensors_that_are_no_parameters_are_saved_with_the_weights(tmp_path):
 @pytest.mark.parametrize('what', EVERY)
 def test_a_row_does_not_know_its_batch(what):
     host, seeds = lively(what), range(5)
-    together = host.generate(PROMPTS, seeds=seeds, max_new_tokens=9)
+    together = host.generate(PROMPTS, seeds=seeds, max_new_tokens=5)
     assert len(set(together.prompt_tokens.tolist())) > 3
     for i, prompt in enumerate(PROMPTS):
-        alone = host.generate([prompt], seeds=[i], max_new_tokens=9)
+        alone = host.generate([prompt], seeds=[i], max_new_tokens=5)
         assert alone.tokens == [together.tokens[i]] and alone.flops[0] == together.flops[i]
         np.testing.assert_allclose(alone.logprobs[0], together.logprobs[i], atol=1e-4)
-    few = host.generate(PROMPTS, seeds=seeds, max_new_tokens=9, chunk=40, rows=3)
+    few = host.generate(PROMPTS, seeds=seeds, max_new_tokens=5, chunk=40, rows=3)
     assert few.tokens == together.tokens
 
 
@@ -331,7 +345,8 @@ def test_a_mechanism_that_cheats_on_long_texts_only_is_not_trained(tmp_path, cap
 
 # --- the life on it
 
-def test_an_ecology_lives_learns_and_goes_on(trained, tmp_path):
+def test_an_ecology_lives_learns_and_goes_on(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: chance_decides(task, text))
     host = load_host(trained.folder, threads=1)
     config = load_config('debug').model_copy(update={
         'cells': ['logic.bool:1', 'regex.recognition:1'], 'max_new_tokens': 8, 'temperature': .5})
