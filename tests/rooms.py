@@ -46,10 +46,10 @@ GUIDE = {
         'Read `families` first: it has the smallest family, its strict grader, and how a family of your own '
         'is registered. `streams` keeps training, selection, gate and holdout questions apart.',
     'host.mechanisms':
-        'An attention mechanism is a class with a few hooks. Read `mixers`, then one of the three frameworks; '
+        'An attention mechanism is a class with a few hooks. Read `mixer`, then one of the three frameworks; '
         '`program_source` defines which untrusted source code is accepted.',
     'host':
-        'Read `model` first: load a host, ask it, meter it. `engine` and `fast_decoder` are why thousands of short '
+        'Read `model` first: load a host, ask it, meter it. `engine` and `fast_layers` are why thousands of short '
         'answers are cheap; nothing above them needs to know how.',
     'organelles':
         'Read `population` first: births, deaths, answers, and peft in and out. Then `learning_rules`: which '

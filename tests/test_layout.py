@@ -43,7 +43,7 @@ LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # im
 QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.off_policy', 'assimilation.gates',
          'ecology.record', 'ecology.diagnosis', 'ecology.run_folder', 'evaluation.evaluation', 'evaluation.routing',
          'evaluation.answering', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
-         'analysis.run_comparison', 'analysis.run_charts', 'analysis.html', 'analysis.run_dashboard',
+         'analysis.run_comparison', 'analysis.run_charts', 'analysis.offline_page', 'analysis.run_dashboard',
          'analysis.run_report', 'analysis.run_animation', 'lab.open_notebooks', 'lab.live_charts',
          'attention.scoring.sandbox', 'attention.scoring.workers', 'attention.scoring.scaling'}
 LIGHT = {'utils', 'economy', 'tasks', 'cli'}

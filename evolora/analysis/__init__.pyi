@@ -1,5 +1,5 @@
 from . import gate_charts as gate_charts
-from . import html as html
+from . import offline_page as offline_page
 from . import run_animation as run_animation
 from . import run_charts as run_charts
 from . import run_comparison as run_comparison
@@ -41,7 +41,7 @@ from .weights import (
     delta_norms as delta_norms, inspect as inspect, movement as movement, similarity as similarity,
     spectra as spectra,
 )
-from .html import (
+from .offline_page import (
     check_page as check_page, figure as figure, inert as inert, page as page, table_html as table_html,
     write_page as write_page,
 )

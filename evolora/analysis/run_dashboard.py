@@ -15,7 +15,7 @@ import altair as alt
 import pandas as pd
 
 from .run_charts import CHARTS, chart_accuracy, chart_roi
-from .html import figure, inert, page, table_html, write_page
+from .offline_page import figure, inert, page, table_html, write_page
 from .run_comparison import beside, read_runs
 from .tables import (NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, lineage_order, load,
                        organelle_table, summary)

@@ -50,7 +50,7 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
     from evolora.evaluation.host_calibration import calibration_of
     from evolora.ecology.config import load_config
     from evolora.host.model import host_source
-    from evolora.ecology.host_forecast import priced_for
+    from evolora.ecology.cost_forecast import priced_for
     from evolora.ecology.run_folder import Run, config_differences
     run = Run.open(resume)
     if out: raise ValueError(f"expected --resume or --out, got both; --resume goes on in {resume}")
@@ -123,7 +123,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
                                                     'for others. A run goes on with its own.')] = None):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.ecology.config import load_config
-    from evolora.ecology.host_forecast import forecast
+    from evolora.ecology.cost_forecast import forecast
     if resume: _same_run(resume, config, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     host_name = 'embedded' if host is None else host
     name = config if config is not None else 'ecology' if host_name == 'embedded' else 'real'
@@ -229,7 +229,7 @@ def report(runs: Annotated[list[Path], typer.Argument(help='Folders of runs; sev
     "Write a report of a run, or of several side by side: report.md with its charts."
     if len(runs) > 1 and out is None:
         raise ValueError(f"expected --out with {len(runs)} runs, got none; name a folder for what compares them")
-    from evolora.analysis.html import check_page
+    from evolora.analysis.offline_page import check_page
     if html: check_page((out or runs[0]) / 'dashboard.html')         # before the report is written
     for path in _pages(runs, out, html):
         print(f'{"dashboard" if path.suffix == ".html" else "report"}: {visible(str(path))}')

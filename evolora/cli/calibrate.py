@@ -21,7 +21,7 @@ def settings_for(host, name: str, # of a preset, or a YAML file
     "(configuration, calibration or None) of a run on a loaded host; ValueError where nothing can be earned"
     from evolora.evaluation.host_calibration import calibrate, keep_calibration, known_calibration
     from evolora.ecology.config import PRESETS, load_config
-    from evolora.ecology.host_forecast import priced_for
+    from evolora.ecology.cost_forecast import priced_for
     config = load_config(name)
     if host.id == 'embedded' or not (PRESETS / f'{name}.yaml').is_file(): return priced_for(config, host), None
     found = None if again else known_calibration(host)
@@ -38,7 +38,7 @@ def forecast_of(host: str, name: str) -> tuple: # name: of a preset, or a YAML f
     from evolora.evaluation.host_calibration import calibration_kept
     from evolora.ecology.config import PRESETS, load_config
     from evolora.host.model import host_id
-    from evolora.ecology.host_forecast import priced_for
+    from evolora.ecology.cost_forecast import priced_for
     config = load_config(name)
     found = None
     if host != 'embedded' and (PRESETS / f'{name}.yaml').is_file(): found = calibration_kept(host_id(host))
@@ -52,7 +52,7 @@ def _without_weights(host: str, config: str) -> None:
     from evolora.evaluation.host_calibration import LONGEST, Effort, candidate_cells
     from evolora.ecology.config import load_config
     from evolora.tasks.forms import FORMS
-    from evolora.ecology.host_forecast import blueprint, forecast
+    from evolora.ecology.cost_forecast import blueprint, forecast
     cells = candidate_cells()
     n = Effort().total(len(FORMS), len(cells), len({c.family for c in cells}))
     plan = blueprint(host, question=150)

@@ -120,7 +120,7 @@ def _embedded() -> Iterator[Finding]:
 
 def _hub() -> Iterator[Finding]:
     from huggingface_hub import constants, try_to_load_from_cache
-    from evolora.ecology.host_forecast import PROFILES
+    from evolora.ecology.cost_forecast import PROFILES
     flags = [name for name in ('HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE')
              if os.environ.get(name, '').upper() in {'1', 'ON', 'YES', 'TRUE'}]
     yield ('hub', f"offline: {', '.join(flags)}" if flags else 'may be asked', 'note' if flags else 'ok',

@@ -1,8 +1,8 @@
 from . import checkpoint_files as checkpoint_files
 from . import config as config
+from . import cost_forecast as cost_forecast
 from . import diagnosis as diagnosis
 from . import ecology as ecology
-from . import host_forecast as host_forecast
 from . import knobs as knobs
 from . import lifecycle as lifecycle
 from . import record as record
@@ -39,7 +39,7 @@ from .knobs import (
 from .ecology import (
     Ecology as Ecology,
 )
-from .host_forecast import (
+from .cost_forecast import (
     Blueprint as Blueprint, HostProfile as HostProfile, PROFILES as PROFILES, blueprint as blueprint,
     forecast as forecast, kept_for_learning as kept_for_learning, priced_for as priced_for,
     profile_of as profile_of,

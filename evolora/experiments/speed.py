@@ -28,7 +28,7 @@ import torch
 from ..ecology.config import EcologyConfig, load_config
 from ..ecology.ecology import Ecology
 from ..ecology.run_folder import begin
-from ..host.fast_decoder import supported
+from ..host.fast_layers import supported
 from ..host.model import Generation, Host, load_host
 from ..host.sampling import MARGIN
 from ..organelles.population import Population

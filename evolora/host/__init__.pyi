@@ -1,14 +1,14 @@
 from . import adapters as adapters
 from . import downloads as downloads
 from . import engine as engine
-from . import fast_decoder as fast_decoder
+from . import fast_layers as fast_layers
 from . import flops as flops
 from . import gguf as gguf
 from . import mechanisms as mechanisms
 from . import model as model
 from . import pretraining as pretraining
 from . import sampling as sampling
-from .fast_decoder import (
+from .fast_layers import (
     Beginnings as Beginnings, Causal as Causal, Decoder as Decoder, Glance as Glance, Grid as Grid,
     LAYOUTS as LAYOUTS, Prefix as Prefix, Prefixes as Prefixes, Rest as Rest, reads_whole as reads_whole,
     supported as supported, together as together,

@@ -16,7 +16,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 
 from .adapters import attached
-from .fast_decoder import (Beginnings, Causal, Decoder, Glance, Grid, Prefixes, Rest, reads_whole, supported,
+from .fast_layers import (Beginnings, Causal, Decoder, Glance, Grid, Prefixes, Rest, reads_whole, supported,
                                   together)
 
 # %% ../../nbs/04_host/04_engine.ipynb #f3c4eec0

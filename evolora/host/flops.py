@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from .fast_decoder import reads_whole
+from .fast_layers import reads_whole
 
 # %% ../../nbs/04_host/02_flops.ipynb #22a92e98
 @dataclass(frozen=True)

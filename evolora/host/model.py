@@ -33,7 +33,7 @@ from transformers import (AutoConfig, AutoModelForCausalLM, AutoTokenizer, Gemma
 from transformers import logging as transformers_logging
 
 import evolora.host.mechanisms.mechanism_model    # with it, transformers reads folders of mechanisms
-from .fast_decoder import Decoder, Prefixes, supported
+from .fast_layers import Decoder, Prefixes, supported
 from .downloads import KNOWN, fetched
 from .flops import FlopMeter
 from .gguf import gguf_config, is_gguf, plain_folder

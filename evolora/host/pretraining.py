@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from .fast_decoder import reads_whole
+from .fast_layers import reads_whole
 from .engine import buckets
 from .mechanisms.mechanism_model import MechanismConfig, MechanismForCausalLM, check_causal
 from .mechanisms.program_source import Program

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .fast_decoder import Prefixes
+from .fast_layers import Prefixes
 from .engine import Plan, Record, session
 
 # %% ../../nbs/04_host/05_sampling.ipynb #f21427a6

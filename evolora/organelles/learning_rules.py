@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..host.adapters import blocks_of
-from ..host.fast_decoder import reads_whole
+from ..host.fast_layers import reads_whole
 from ..host.model import tiny_host
 from .lessons import Lesson, Trees, plant
 from .population import Population

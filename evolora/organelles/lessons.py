@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..host.fast_decoder import Beginnings, Decoder, Rest, reads_whole
+from ..host.fast_layers import Beginnings, Decoder, Rest, reads_whole
 from ..host.model import check_room
 from ..host.sampling import Below, Kept, groups_of
 from .population import Population

@@ -18,7 +18,7 @@ from evolora.analysis.tables import gather, load
 from evolora.analysis.run_charts import CHARTS
 from evolora.analysis.run_dashboard import answer_sample, dashboard, tame
 from evolora.lab.lab import Lab
-from evolora.analysis.html import figure, inert, page, table_html
+from evolora.analysis.offline_page import figure, inert, page, table_html
 from evolora.analysis.run_report import report
 from evolora.cli.watch import follow
 from evolora.lab.widgets import TABS

@@ -15,7 +15,7 @@ from evolora.cli import doctor
 from evolora.host import model as host
 from evolora.cli.doctor import examine
 from evolora.host.model import load_host
-from evolora.ecology.host_forecast import PROFILES
+from evolora.ecology.cost_forecast import PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,6 +1,6 @@
 """Many adapters in one batch answer as each would alone, in tokens, log-probabilities and traces; nothing is left over.
 
-Every promise is kept two ways: with the layers of `evolora.host.fast_decoder`, and through the modules of any model.
+Every promise is kept two ways: with the layers of `evolora.host.fast_layers`, and through the modules of any model.
 """
 import gc
 from collections import Counter
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel
 
 from evolora.host import engine
-from evolora.host.fast_decoder import Decoder
+from evolora.host.fast_layers import Decoder
 from evolora.host.engine import LeanRows, ModuleRows, buckets
 from evolora.host.sampling import MARGIN, groups_of, sample, uniforms
 from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, tiny_host
@@ -105,7 +105,7 @@ def modules_only(monkeypatch): monkeypatch.setattr(engine, 'supported', lambda m
 
 
 def own_layers_only(monkeypatch):
-    def refuse(*args): raise AssertionError('expected the layers of evolora.host.fast_decoder')
+    def refuse(*args): raise AssertionError('expected the layers of evolora.host.fast_layers')
     monkeypatch.setattr(engine, 'ModuleRows', refuse)
 
 

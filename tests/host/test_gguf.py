@@ -15,13 +15,13 @@ from actors import wrong_lines
 from utils.processes import note_hash, started
 from evolora.host import gguf as module
 from evolora.ecology.config import load_config
-from evolora.host.fast_decoder import supported
+from evolora.host.fast_layers import supported
 from evolora.ecology.ecology import Ecology
 from evolora.host.downloads import KNOWN, cache_folder, found
 from evolora.utils.files import digest
 from evolora.host.gguf import dequantise, kept, plain_folder, read_header, write_tiny_gguf
 from evolora.host.model import host_id, host_source, load_host, read_config
-from evolora.ecology.host_forecast import blueprint, profile_of
+from evolora.ecology.cost_forecast import blueprint, profile_of
 
 REAL = KNOWN['smollm2-135m-q4']
 REAL_PATH = REAL.path if found(REAL) else None      # where it was fetched to, before tests have a cache of their own

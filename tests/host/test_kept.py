@@ -7,7 +7,7 @@ from evolora.host import engine
 from evolora.ecology.checkpoint_files import checkpoints
 from evolora.ecology.config import load_config
 from evolora.organelles.learning_rules import credit, learning_flops
-from evolora.host.fast_decoder import Decoder, Prefixes
+from evolora.host.fast_layers import Decoder, Prefixes
 from evolora.ecology.ecology import Ecology
 from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import ARCHITECTURES, Host, tiny_host

@@ -17,7 +17,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from ...host.mechanisms.mixers import Mixer
+from ...host.mechanisms.mixer import Mixer
 from ...host.mechanisms.program_source import Program
 from ...utils.randomness import seed_of
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...host.mechanisms.mixers import Mixer
+from ...host.mechanisms.mixer import Mixer
 from ...host.mechanisms.operation_counts import count_operations
 from ...utils.randomness import seed_of, stream
 

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from .corpus import IGNORED, Corpus, draw, held_batches, recall_share
 from .model_sizes import LanguageModel, Size, Tier, parameters, step_flops
-from ...host.mechanisms.mixers import Mixer
+from ...host.mechanisms.mixer import Mixer
 from ...utils.randomness import seed_of
 
 # %% ../../../nbs/12_attention/scoring/03_training.ipynb #b462590e

@@ -18,7 +18,7 @@ from torch import Tensor
 from .model_sizes import LanguageModel, Size, Tier, parameters
 from .sandbox import Limits, contain
 from ...host.mechanisms.frameworks import BASELINE, FRAMEWORKS, variant
-from ...host.mechanisms.mixers import Mixer
+from ...host.mechanisms.mixer import Mixer
 from ...host.mechanisms.program_source import Program, Refused, build
 from ...utils.randomness import seed_of, stream
 

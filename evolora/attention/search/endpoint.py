@@ -28,7 +28,7 @@ import numpy as np
 
 from .proposal_format import Member, Proposal, apply_diff
 from ...host.mechanisms.frameworks import END, FRAMEWORKS, START, variant
-from ...host.mechanisms.mixers import Mixer
+from ...host.mechanisms.mixer import Mixer
 from ...host.mechanisms.program_source import LONGEST, rules
 from ...utils.files import parse_json
 

@@ -1,19 +1,19 @@
-from . import dynamics as dynamics
+from . import coefficient_dynamics as coefficient_dynamics
 from . import frameworks as frameworks
 from . import matrix_mixers as matrix_mixers
 from . import mechanism_model as mechanism_model
-from . import mixers as mixers
+from . import mixer as mixer
 from . import operation_counts as operation_counts
 from . import program_source as program_source
 from . import regression as regression
 from .operation_counts import (
     count_operations as count_operations,
 )
-from .mixers import (
+from .mixer import (
     Mixer as Mixer, ShortConvolution as ShortConvolution, causal_softmax as causal_softmax, cut as cut,
     decay as decay, past as past, past_max as past_max, rms as rms, unit as unit,
 )
-from .dynamics import (
+from .coefficient_dynamics import (
     CoefficientDynamics as CoefficientDynamics, diagonal_scores as diagonal_scores, plain_scores as plain_scores,
     reflected_scores as reflected_scores, scalar_scores as scalar_scores,
 )

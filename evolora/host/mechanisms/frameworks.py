@@ -9,9 +9,9 @@ __all__ = ['START', 'END', 'FACE', 'FRAMEWORKS', 'VARIANTS', 'CONTROLS', 'BASELI
 from dataclasses import dataclass
 from textwrap import dedent, indent
 
-from .dynamics import CoefficientDynamics
+from .coefficient_dynamics import CoefficientDynamics
 from .matrix_mixers import MatrixMixer
-from .mixers import Mixer
+from .mixer import Mixer
 from .regression import TestTimeRegression
 
 # %% ../../../nbs/04_host/mechanisms/06_frameworks.ipynb #68232578

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .mixers import Mixer, causal_softmax, cut, decay
+from .mixer import Mixer, causal_softmax, cut, decay
 
 # %% ../../../nbs/04_host/mechanisms/05_matrix_mixers.ipynb #40744be3
 def semiseparable(q: Tensor, k: Tensor, log_rate: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from pathlib import Path
 from torch import nn
 
 from .frameworks import CONTROLS, END, FRAMEWORKS, START, VARIANTS, control, variant
-from .mixers import Mixer
+from .mixer import Mixer
 
 # %% ../../../nbs/04_host/mechanisms/07_program_source.ipynb #b85ba8af
 _MATHS = set('''

@@ -9,7 +9,7 @@ __all__ = ['kernel_smoother', 'without_covariance', 'ridge', 'conjugate_gradient
 import torch
 from torch import Tensor
 
-from .mixers import Mixer, causal_softmax, cut, decay, past
+from .mixer import Mixer, causal_softmax, cut, decay, past
 
 # %% ../../../nbs/04_host/mechanisms/04_regression.ipynb #be027447
 def kernel_smoother(q: Tensor, k: Tensor, v: Tensor, log_rate: Tensor | None = None) -> Tensor:

@@ -8,7 +8,7 @@ from torch.func import jacrev
 from evolora.attention.scoring.diversity import (CELLS, ast_distance, behaviour_distance, cell_of, describe, influence,
                                                  novel)
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, control, variant
-from evolora.host.mechanisms.mixers import Mixer
+from evolora.host.mechanisms.mixer import Mixer
 from evolora.host.mechanisms.program_source import Program, build
 
 SOFTMAX = Program(variant('coefficient_dynamics'))

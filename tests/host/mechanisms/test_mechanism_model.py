@@ -30,7 +30,7 @@ from evolora.host.model import Host, byte_tokenizer, load_host, tiny_host
 from evolora.organelles.population import Population
 from evolora.host import pretraining
 from evolora.host.pretraining import PretrainingConfig, build_tokenizer, loss_of, new_model, pack, pretrain, unpack
-from evolora.ecology.host_forecast import blueprint, forecast
+from evolora.ecology.cost_forecast import blueprint, forecast
 from evolora.ecology.sessions import begin_session, colony, resume_session
 
 MECHANISMS = ('matrix_mixers/semiseparable', 'coefficient_dynamics/delta')

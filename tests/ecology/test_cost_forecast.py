@@ -15,7 +15,7 @@ from evolora.utils.files import digest
 from evolora.host.gguf import write_tiny_gguf
 from evolora.host.model import ARCHITECTURES, HUB, Host, byte_tokenizer, host_id, host_source, load_host, tiny_host
 from evolora.organelles.population import Population
-from evolora.ecology.host_forecast import (PROFILES, _Full, _lesson, blueprint, forecast, kept_for_learning, priced_for,
+from evolora.ecology.cost_forecast import (PROFILES, _Full, _lesson, blueprint, forecast, kept_for_learning, priced_for,
                                       profile_of)
 
 every_architecture = pytest.mark.parametrize('architecture', ARCHITECTURES)
