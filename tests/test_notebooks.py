@@ -6,7 +6,6 @@ all of them import, and none of evolora. Tutorials, lab notebooks and experiment
 readers run them.
 """
 import re
-from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,13 +14,11 @@ import pytest
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 import rooms
+from forks import FORKS
 from kernels import in_kernel
 from notebooks import run_in_fork
 
 ROOT = Path(__file__).resolve().parents[1]
-FORKS = get_context('forkserver')
-FORKS.set_forkserver_preload(['torch', 'transformers.models.llama.modeling_llama', 'peft', 'scipy.stats', 'altair',
-                              'nbdev.test'])
 
 
 def run_notebook(path, folder, flags=()):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from quick import QUICK, Counted, inside
 from evolora.cli import attention as commands
 from evolora.attention.scoring import evaluation
 from evolora.attention.scoring import model_sizes as ladder
-from evolora.attention.scoring import workers
+from evolora.attention.scoring import sandbox, workers
 from evolora.attention.scoring.corpus import standard_library
 from evolora.attention.search.search import read_history
 from evolora.host.mechanisms.frameworks import variant
@@ -35,9 +36,13 @@ openevolve = pytest.mark.skipif(importlib.util.find_spec('openevolve') is None,
                                 reason="needs OpenEvolve: pip install 'evolora[attention]'")
 
 
+tried = cache(sandbox.protection)       # what a candidate could do here is the same each time
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     "A working folder of its own, a tiny tier that takes no time, and jobs in this process"
+    monkeypatch.setattr(sandbox, 'protection', tried)
     (tmp_path / 'here').mkdir()
     monkeypatch.chdir(tmp_path / 'here')
     monkeypatch.setitem(ladder.TIERS, 'tiny', TINY)
@@ -204,7 +209,7 @@ def test_ray_that_is_not_installed_is_one_line(cli, monkeypatch):
 
 # Evolve, and what comes of it
 
-def test_a_search_its_control_and_a_report(cli, trainings, here):
+def test_a_search_its_control_and_a_report(cli, trainings, unpainted, here):
     code, out, err = cli('evolve', *SEARCH, '--budget', 2)
     assert code == 0 and 'over: the budget of 2 candidates is spent' in out and '--rescore' in out, err
     assert re.search(r'^took: \d+\.\d minutes$', out, re.M)
@@ -353,8 +358,11 @@ def elsewhere(tmp_path, monkeypatch):
     site = tmp_path / 'site'
     site.mkdir()
     (site / 'sitecustomize.py').write_text(
-        f'import sys\nsys.path.append({str(Path(__file__).parents[1])!r})\n'
-        'from quick import evaluation, inside\nevaluation.work = inside\n')
+        'import sys\n'
+        'if any(part.endswith("score_of") for part in sys.orig_argv):       # where programs are judged\n'
+        f'    sys.path.append({str(Path(__file__).parents[1])!r})\n'
+        '    from quick import evaluation, inside\n'
+        '    evaluation.work = inside\n')
     monkeypatch.setenv('PYTHONPATH', str(site))
     monkeypatch.syspath_prepend(str(site))
 

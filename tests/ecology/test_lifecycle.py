@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from scripted import CELLS, better, ecology, equal, chance_decides, rarely_better, same, with_trial, world, worse
+from scripted import better, ecology, equal, chance_decides, same, with_trial, world, worse
 from evolora.assimilation.pairing import AssimilationConfig
 from evolora.ecology.config import EcologyConfig
 from evolora.tasks.curriculum import CurriculumConfig
@@ -16,7 +16,6 @@ from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
 from evolora.assimilation.gates import EVENTS, GATES, replay
 from evolora.host.model import load_host, tiny_host
-from evolora.organelles.population import Traits
 from evolora.organelles.updates import PlasticityConfig
 from evolora.utils.randomness import seed_of, stream
 from evolora.ecology.run_folder import TABLES, Run

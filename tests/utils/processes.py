@@ -1,9 +1,10 @@
-"""Processes of their own that a test starts, kills or crowds; each is forked from one that has imported everything."""
+"""Processes of their own that a test starts, kills or crowds."""
 import os
 import resource
 import signal
-from multiprocessing import get_context
 from pathlib import Path
+
+from forks import FORKS
 
 from evolora.ecology import sessions
 from evolora.ecology.config import EcologyConfig
@@ -12,9 +13,7 @@ from evolora.host.model import load_host
 
 def started(function, *arguments):
     "A process that calls this, which has to be importable"
-    context = get_context('forkserver')
-    context.set_forkserver_preload(['evolora.experiments.crash_recovery', 'evolora.host.gguf', 'utils.processes'])
-    process = context.Process(target=function, args=arguments)
+    process = FORKS.Process(target=function, args=arguments)
     process.start()
     return process
 

@@ -8,7 +8,6 @@ import torch
 
 from scripted import decided, chance_decides, meeting, world
 from evolora.organelles import learning_rules as rules
-from evolora.ecology import ecology as ecologies
 from evolora.assimilation.pairing import AssimilationConfig
 from evolora.organelles.learning_rules import RULES, costs_like, learning_flops, local, register_rule
 from evolora.tasks.forms import Form

@@ -45,7 +45,7 @@ def drawn(chart, column):
     return next(pd.DataFrame(rows) for rows in chart.to_dict()['datasets'].values() if rows and column in rows[0])
 
 
-@pytest.mark.parametrize('n', [0, 1, 3, 36])
+@pytest.mark.parametrize('n', [0, 1, pytest.param(3, marks=pytest.mark.slow), 36])
 def test_every_chart_has_titles_and_renders(n):
     history = rows(n, fails=.2 if n > 3 else 0)
     for name, chart in charts(history, read_part(Findings, findings(history), 'x') if n > 3 else None).items():

@@ -14,7 +14,7 @@ import pytest
 
 import hostile_candidates
 from evolora.attention.scoring import sandbox
-from evolora.attention.scoring.sandbox import SHIELDS, Limits, Outcome, contain, protection
+from evolora.attention.scoring.sandbox import SHIELDS, Limits, contain, protection
 from hostile_candidates import CANDIDATES, FORK, HARM
 
 pytestmark = pytest.mark.skipif(os.name != 'posix', reason='needs a Unix')
@@ -127,7 +127,12 @@ def test_with_every_shield_nothing_gets_out(name, victim, here, record_property)
 # Where the filter makes no difference, a few stand for the rest, which are slow.
 QUICK = {'endless loop', 'ignore signals', 'large list', 'stack of C', 'hard exit', 'fork bomb', 'print gigabytes',
          'close the pipe', 'deep JSON'}
-ALONE = [pytest.param(name, marks=[pytest.mark.slow] if filtered == limited and name not in QUICK or name in LIKE else [])
+
+
+def later(name, same): return [pytest.mark.slow] * (name in LIKE or same and name not in QUICK)
+
+
+ALONE = [pytest.param(name, marks=later(name, filtered == limited))
          for name, (_, _, (filtered, limited)) in CANDIDATES.items() if limited is not None]
 
 

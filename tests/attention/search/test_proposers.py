@@ -4,12 +4,12 @@ import socket
 
 import pytest
 from endpoints import edit, serving
-from quick import FRAMEWORK, SOFTMAX, Inside, inside, prepared
+from quick import FRAMEWORK, QUICK, SOFTMAX, Inside, inside, prepared
 
 from evolora.attention.search import search as discovery
 from evolora.attention.scoring import evaluation
 from evolora.attention.search.search import SearchConfig, begin_search, proposer_of, read_history, resume_search
-from evolora.attention.scoring.evaluation import Look
+from evolora.attention.scoring.evaluation import Evaluator, Look
 from evolora.host.mechanisms.frameworks import FRAMEWORKS
 from evolora.host.mechanisms.program_source import Program
 from evolora.attention.report.records import operators
@@ -157,6 +157,7 @@ def test_what_a_model_proposes_is_trained_and_measured(tmp_path, monkeypatch):
 
 def test_the_prompt_has_the_reason_why_the_last_program_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, 'work', inside)
+    monkeypatch.setattr('evolora.attention.scoring.workers.work', inside)       # a search trains its own baseline
     def learns(asked, handler):
         program, _, failed = asked['messages'][-1]['content'].partition('# What failed lately')
         line = next(line for line in program.split('\n') if 'def matrix' in line)
@@ -164,7 +165,8 @@ def test_the_prompt_has_the_reason_why_the_last_program_failed(tmp_path, monkeyp
         return edit(line, f'    def matrix(self, q, k, x): return causal_softmax({scores})')
     with serving(learns) as server:
         settings = config('llm', budget=2, batch=1)
-        searched(tmp_path / 'a', settings, prepared(cache=tmp_path / 'cache'), url=server.url, model='stub')
+        judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / 'cache')
+        searched(tmp_path / 'a', settings, judge, url=server.url, model='stub')
         last = server.asked[-1]['messages'][-1]['content'].partition('# What failed lately')[2]
     rows = read_history(tmp_path / 'a')
     assert [row['status'] for row in rows] == ['ok', 'invalid', 'ok'] and f"- invalid: {rows[1]['why'][:40]}" in last
