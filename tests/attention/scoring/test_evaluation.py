@@ -1,6 +1,7 @@
 "What a program is worth: that it is the program that is trained, that it is trained once, and failures are reported."
 import json
 import multiprocessing
+import shutil
 from math import isfinite
 
 import numpy as np
@@ -28,6 +29,16 @@ CLONE = program('def matrix(self, queries, keys, tokens):\n    # the same\n'
 
 @pytest.fixture
 def trainings(monkeypatch): return Counted(monkeypatch)
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    "A cache with the trainings of softmax, what they came to, and the result of the job"
+    folder = tmp_path_factory.mktemp('made')
+    evaluator = judge(folder)
+    result = inside(evaluator.job(SOFTMAX)).result
+    found = evaluator.judge(SOFTMAX, Outcome('ok', result))
+    return folder, losses(found).tolist(), json.dumps(result)
 
 
 def judge(cache=None, **settings): return Evaluator(FRAMEWORK, **{'tier': QUICK, 'cache': cache} | settings)
@@ -105,9 +116,8 @@ def test_a_program_with_a_known_digest_is_not_trained_again(trainings, tmp_path)
 
 
 @pytest.mark.parametrize('what', ['steps', 'seed', 'data', 'code', 'rate', 'more seeds'])
-def test_what_is_another_training_is_made(trainings, tmp_path, what):
-    judge(tmp_path / 'cache').evaluate(SOFTMAX)
-    trainings.clear()
+def test_what_is_another_training_is_made(trainings, made, tmp_path, what):
+    shutil.copytree(made[0], tmp_path / 'cache')
     text = tmp_path / 'text.txt'
     text.write_text('a text of one\'s own, with words in it. ' * 2000)
     other = {'steps': dict(tier=Tier(**QUICK.model_dump() | {'steps': 21})), 'seed': dict(first=2),
@@ -117,9 +127,8 @@ def test_what_is_another_training_is_made(trainings, tmp_path, what):
     assert found['status'] == 'ok' and len(trainings) == (3 if what == 'more seeds' else 6)
 
 
-def test_a_name_of_a_tier_is_not_a_training(trainings, tmp_path):
-    judge(tmp_path).evaluate(SOFTMAX)
-    assert judge(tmp_path, tier=Tier(**QUICK.model_dump() | {'name': 'tiny'})).job(SOFTMAX) is None
+def test_a_name_of_a_tier_is_not_a_training(made):
+    assert judge(made[0], tier=Tier(**QUICK.model_dump() | {'name': 'tiny'})).job(SOFTMAX) is None
 
 
 def spoil(path, how):
@@ -141,13 +150,12 @@ def spoil(path, how):
 @pytest.mark.parametrize('how', ['truncated', 'empty', 'list', 'nothing', 'NaN', 'huge', 'deep', 'other loss', 'more',
                                  'wrong types', 'no check', 'folder'])
 @pytest.mark.filterwarnings('ignore:.*it is not kept')
-def test_a_damaged_training_is_made_again(trainings, tmp_path, how):
-    first = judge(tmp_path).evaluate(SOFTMAX)
-    trainings.clear()
-    spoil(sorted(tmp_path.glob('*.json'))[0], how)
-    again = judge(tmp_path).evaluate(SOFTMAX)
-    assert len(trainings) == 1 and losses(again).tolist() == losses(first).tolist()
-    assert how == 'folder' or judge(tmp_path).job(SOFTMAX) is None
+def test_a_damaged_training_is_made_again(trainings, made, tmp_path, how):
+    cache = shutil.copytree(made[0], tmp_path / 'cache')
+    spoil(sorted(cache.glob('*.json'))[0], how)
+    again = judge(cache).evaluate(SOFTMAX)
+    assert len(trainings) == 1 and losses(again).tolist() == made[1]
+    assert how == 'folder' or judge(cache).job(SOFTMAX) is None
 
 
 def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(trainings, tmp_path, monkeypatch):
@@ -174,9 +182,8 @@ def write(folder, trained, times):
     for _ in range(times): cache.put('key', evaluation.Trained.from_dict(trained))
 
 
-def test_writers_side_by_side_leave_something_whole(trainings, tmp_path):
-    judge(tmp_path / 'one').evaluate(SOFTMAX)
-    trained = next(iter(kept(tmp_path / 'one').values()))
+def test_writers_side_by_side_leave_something_whole(made, tmp_path):
+    trained = next(iter(kept(made[0]).values()))
     context = multiprocessing.get_context('fork')
     writers = [context.Process(target=write, args=(tmp_path / 'many', trained, 100)) for _ in range(3)]
     (tmp_path / 'many').mkdir()
@@ -258,9 +265,8 @@ def test_a_candidate_that_falls_far_behind_is_dropped_before_it_costs(trainings,
 @pytest.mark.parametrize('forged', [
     {}, {'trained': []}, {'trained': None}, {'trained': [1]}, {'dropped': [{}]}, {'trained': [], 'more': 1}, [], None,
     'one too many', 'a loss that is none', 'no losses', 'text for a number'])
-def test_a_result_that_was_not_asked_for_is_a_crash(trainings, forged):
-    evaluator = judge()
-    result = inside(evaluator.job(SOFTMAX)).result
+def test_a_result_that_was_not_asked_for_is_a_crash(made, forged):
+    evaluator, result = judge(), json.loads(made[2])
     if isinstance(forged, str):
         wanted, first = result['trained'][0]
         if forged == 'one too many': result['trained'].append([[[8, 1, 1], 99, None], first])

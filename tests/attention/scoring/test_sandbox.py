@@ -127,9 +127,12 @@ def test_with_every_shield_nothing_gets_out(name, victim, here, record_property)
 # Where the filter makes no difference, a few stand for the rest, which are slow.
 QUICK = {'endless loop', 'ignore signals', 'large list', 'stack of C', 'hard exit', 'fork bomb', 'print gigabytes',
          'close the pipe', 'deep JSON'}
+# And of what limits do not prevent, some: another file that is changed, another socket.
+MORE = {'empty a file', 'rename a file', 'link', 'folder', 'rights', 'write here', 'poison a module', 'anonymous file',
+        'take the place of a training', 'server', 'local socket'}
 
 
-def later(name, same): return [pytest.mark.slow] * (name in LIKE or same and name not in QUICK)
+def later(name, same): return [pytest.mark.slow] * (name in {*LIKE, *MORE} or same and name not in QUICK)
 
 
 ALONE = [pytest.param(name, marks=later(name, filtered == limited))
