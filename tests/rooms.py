@@ -44,7 +44,7 @@ GUIDE = {
         'balance.',
     'tasks':
         'Read `families` first: it has the smallest family, its strict grader, and how a family of your own '
-        'is registered. `streams` keeps training, selection, gate and holdout questions apart.',
+        'is registered. `splits` keeps training, selection, gate and holdout questions apart.',
     'host.mechanisms':
         'An attention mechanism is a class with a few hooks. Read `mixer`, then one of the three frameworks; '
         '`program_source` defines which untrusted source code is accepted.',
@@ -64,7 +64,7 @@ GUIDE = {
         'it goes on.',
     'evaluation':
         'Measuring changes nothing. Read `evaluation`, then `forgetting`: what an adapter changes where '
-        'nothing was asked of it. `routing` decides which organelle answers, `answering` answers free '
+        'nothing was asked of it. `routing` decides which organelle answers, `free_questions` answers free '
         'questions.',
     'analysis':
         'Tables first (`tables`), then `run_charts` with one look (`theme`), then pages that hold them.',

@@ -42,7 +42,7 @@ LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # im
 # Modules that load no torch, beside those of utils, economy, tasks and cli: what reads a run starts at once.
 QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.off_policy', 'assimilation.gates',
          'ecology.record', 'ecology.diagnosis', 'ecology.run_folder', 'evaluation.evaluation', 'evaluation.routing',
-         'evaluation.answering', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
+         'evaluation.free_questions', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
          'analysis.run_comparison', 'analysis.run_charts', 'analysis.offline_page', 'analysis.run_dashboard',
          'analysis.run_report', 'analysis.run_animation', 'lab.open_notebooks', 'lab.live_charts',
          'attention.scoring.sandbox', 'attention.scoring.workers', 'attention.scoring.scaling'}
@@ -129,14 +129,14 @@ def test_heavy_libraries_stay_where_they_belong():
 
 
 def test_the_rules_catch_what_they_are_for():
-    order = ['tasks.streams', 'host.model', 'host.pretraining', 'economy.ledger']
+    order = ['tasks.splits', 'host.model', 'host.pretraining', 'economy.ledger']
     assert wrong_order('host.model', 'from ..economy.ledger import x', order) == ['economy.ledger']
     assert wrong_order('host.model', 'def f():\n    from evolora.economy import ledger', order) == ['economy.ledger']
     assert wrong_order('host.model', 'def f():\n    import evolora.host.model', order) == ['host.model']
     assert wrong_order('host.model', 'from .pretraining import y', order) == ['host.pretraining']
-    assert wrong_order('host.model', 'from ..tasks.streams import x\nimport numpy', order) == []
+    assert wrong_order('host.model', 'from ..tasks.splits import x\nimport numpy', order) == []
     assert wrong_order('host.pretraining', 'from .model import x', order) == []
-    assert wrong_order('tasks.streams', 'import host', order) == []
+    assert wrong_order('tasks.splits', 'import host', order) == []
     assert wrong_heavy('economy.ledger', 'def f():\n    import torch.nn') == ['torch.nn']
     assert wrong_heavy('economy.ledger', 'from transformers import x') == ['transformers', 'transformers.x']
     assert wrong_heavy('cli.app', 'def f():\n    import torch') == wrong_heavy('host.model', 'import torch') == []

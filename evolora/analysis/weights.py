@@ -24,7 +24,7 @@ from ..assimilation.gates import Decision, explain
 from ..assimilation.merging import beside, combine
 from ..ecology.ecology import Ecology
 from ..ecology.run_folder import escape
-from ..evaluation.answering import check_question, question
+from ..evaluation.free_questions import check_question, question
 from ..host.adapters import Factors, blocks_of
 from ..organelles.population import Population, delta_norm
 from ..tasks.families import ID_CELLS, Cell

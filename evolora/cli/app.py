@@ -175,7 +175,7 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                                               'verify: a second one checks what the others propose.')] = 'route',
         max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48):
     "Ask the organelles of a run: each answer, the choice, and why."
-    from evolora.evaluation.answering import ask, check_request, router_of
+    from evolora.evaluation.free_questions import ask, check_request, router_of
     from evolora.evaluation.evaluation import cells_of
     from evolora.ecology.sessions import colony
     population, record = colony(run)

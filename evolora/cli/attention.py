@@ -282,7 +282,7 @@ def report(context: typer.Context, folder: Annotated[Path, typer.Argument(help='
            top: Annotated[int, typer.Option(min=1, help='How many of the best.')] = 3,
            workers: _WORKERS = 2, ray: _RAY = None, cache: _CACHE = None):
     "Write report.md with charts into the folder of a search."
-    from evolora.attention.report.summary_page import account
+    from evolora.attention.report.search_report import account
     if not rescore: _only_with(context, '--rescore', 'tier', 'seeds', 'top', 'workers', 'ray', 'cache')
     if rescore:
         for one in (folder, control):

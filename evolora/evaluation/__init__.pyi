@@ -1,6 +1,6 @@
-from . import answering as answering
 from . import evaluation as evaluation
 from . import forgetting as forgetting
+from . import free_questions as free_questions
 from . import host_calibration as host_calibration
 from . import peft_export as peft_export
 from . import routing as routing
@@ -17,7 +17,7 @@ from .forgetting import (
 from .routing import (
     Router as Router, fit_router as fit_router,
 )
-from .answering import (
+from .free_questions import (
     Guess as Guess, Profiles as Profiles, Question as Question, Reply as Reply, STRATEGIES as STRATEGIES,
     ask as ask, check_question as check_question, check_request as check_request, profiles_of as profiles_of,
     question as question, ranking as ranking, replies as replies, router_of as router_of,

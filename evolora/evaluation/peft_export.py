@@ -20,7 +20,7 @@ from jinja2 import TemplateError
 from .. import __version__
 from ..assimilation.merging import consensus, evidence_weights
 from ..ecology.run_folder import Run, escape
-from .answering import router_of
+from .free_questions import router_of
 from .evaluation import Evaluation, answer, candidates, cells_of, compare, answer_all, selection
 from .forgetting import ORDINARY, forgotten
 from .routing import Router

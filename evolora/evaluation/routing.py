@@ -22,7 +22,7 @@ from .evaluation import COLUMNS, KEY, candidates, answer_all, form_of, listed
 from ..tasks.family import Task
 from ..tasks.forms import Form
 from ..tasks.families import ID_CELLS, Cell, family_named
-from ..tasks.streams import STREAMS, stream_of
+from ..tasks.splits import STREAMS, stream_of
 from ..utils.files import parse_json, write_whole
 from ..utils.statistics import wilson
 

@@ -32,7 +32,7 @@ from .model import EMBEDDED, Host
 from ..tasks.family import MAX_DEPTH, Task
 from ..tasks.symbolic import WORDS
 from ..tasks.families import CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell
-from ..tasks.streams import stream_of
+from ..tasks.splits import stream_of
 from ..tasks.task_sets import chance, sample_tasks
 from ..utils.files import write_whole
 from ..utils.randomness import seed_of, stream

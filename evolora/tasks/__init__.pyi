@@ -5,7 +5,7 @@ from . import family as family
 from . import forms as forms
 from . import language as language
 from . import regexes as regexes
-from . import streams as streams
+from . import splits as splits
 from . import symbolic as symbolic
 from . import task_sets as task_sets
 from .family import (
@@ -32,7 +32,7 @@ from .regexes import (
     Synthesis as Synthesis, compiles as compiles, draw_pattern as draw_pattern, expand as expand,
     matches as matches, mismatch as mismatch, spell as spell,
 )
-from .streams import (
+from .splits import (
     STREAMS as STREAMS, identified as identified, stream_of as stream_of,
 )
 from .families import (

@@ -17,7 +17,7 @@ from .dates_and_units import QUANTITIES
 from .family import Family, Grade, MAX_DEPTH, Task
 from .language import LANGUAGE
 from .regexes import Recognition, Synthesis
-from .streams import stream_of
+from .splits import stream_of
 from .symbolic import CodeFormat, JsonRepair, Logic, Math, MultiStep, Sequence, Sort, WordCount
 from ..utils.randomness import stream as random_stream
 from ..utils.registry import Parts

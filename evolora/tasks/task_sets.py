@@ -20,7 +20,7 @@ import numpy as np
 import evolora
 from .families import CELLS, Cell, FAMILIES, family_named
 from .family import Task
-from .streams import STREAMS, identified, stream_of
+from .splits import STREAMS, identified, stream_of
 from ..utils.randomness import stream as random_stream
 
 # %% ../../nbs/03_tasks/08_task_sets.ipynb #eae216b3

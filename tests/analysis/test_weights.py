@@ -10,7 +10,7 @@ import torch
 from scripted import moved
 from safetensors.torch import load_file, save_file
 
-from evolora.evaluation.answering import question
+from evolora.evaluation.free_questions import question
 from evolora.ecology.checkpoint_files import _own, checkpoints, read_births
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology

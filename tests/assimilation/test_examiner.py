@@ -15,7 +15,7 @@ from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
 from evolora.utils.randomness import stream
 from evolora.tasks.families import ID_CELLS, Cell
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.tasks.task_sets import sample_tasks
 
 

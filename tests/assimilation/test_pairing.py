@@ -13,7 +13,7 @@ from evolora.assimilation.gates import tally
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population, Traits
 from evolora.tasks.families import Cell
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 
 
 @pytest.fixture(scope='module')

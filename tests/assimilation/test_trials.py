@@ -16,7 +16,7 @@ from evolora.assimilation.gates import GATES
 from evolora.host.model import tiny_host
 from evolora.organelles.updates import Plasticity, PlasticityConfig
 from evolora.utils.randomness import stream
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.assimilation.trials import Attempt, _Look, conceive, probation, screen
 
 

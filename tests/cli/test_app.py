@@ -38,7 +38,7 @@ from evolora.host.model import load_host, tiny_host
 from evolora.experiments.ecology_vs_rivals import Settings
 from evolora.ecology.run_folder import TABLES, Run
 from evolora.tasks.families import Cell, grade
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.tasks.task_sets import read_tasks
 from evolora.experiments.trainer import Trainer, cells_named
 

@@ -56,7 +56,7 @@ def trainings(monkeypatch): return Counted(monkeypatch)
 
 
 @pytest.fixture
-def unpainted(monkeypatch): monkeypatch.setattr('evolora.attention.report.summary_page.save_chart', lambda *_: None)
+def unpainted(monkeypatch): monkeypatch.setattr('evolora.attention.report.search_report.save_chart', lambda *_: None)
 
 
 @pytest.fixture

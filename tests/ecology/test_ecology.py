@@ -26,7 +26,7 @@ from evolora.organelles.updates import Plasticity, PlasticityConfig
 from evolora.utils.randomness import stream
 from evolora.ecology.run_folder import TABLES, Run
 from evolora.tasks.families import ID_CELLS, Cell, grade
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.ecology.variation import VariationConfig
 
 PRESET_NAMES = sorted(p.stem for p in PRESETS.glob('*.yaml'))

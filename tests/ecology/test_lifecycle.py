@@ -20,7 +20,7 @@ from evolora.organelles.updates import PlasticityConfig
 from evolora.utils.randomness import seed_of, stream
 from evolora.ecology.run_folder import TABLES, Run
 from evolora.tasks.families import grade
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.ecology.variation import VariationConfig
 
 

@@ -27,7 +27,7 @@ from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population
 from evolora.ecology.run_folder import Run
 from evolora.tasks.families import CELLS, FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, grade
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.tasks.task_sets import chance, draw_tasks
 from evolora.evaluation.routing import fit_router
 from evolora.ecology.variation import OPERATORS, VariationConfig

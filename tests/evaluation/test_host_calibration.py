@@ -17,7 +17,7 @@ from evolora.ecology.ecology import Ecology
 from evolora.tasks.forms import FORMS
 from evolora.host.model import load_host, tiny_host
 from evolora.tasks.families import FAMILIES, OOD_FAMILIES, Cell
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 
 SOME = [Cell.parse(c) for c in ('math:1', 'string.sort:1', 'logic.bool:1', 'code.format:1')]
 FEW = Effort(families=2, questions=1, answers=2, look=2, cells=4, measure=3)

@@ -15,7 +15,7 @@ from huggingface_hub import ModelCard
 from actors import wrong_lines
 from evolora.evaluation import peft_export as module
 from evolora.host.adapters import read_peft
-from evolora.evaluation.answering import router_of
+from evolora.evaluation.free_questions import router_of
 from evolora.evaluation.evaluation import selection
 from evolora.utils.statistics import wilson
 from evolora.evaluation.peft_export import Ancestor, alone, bare, descent, export, measured, select, two_sets, unseen

@@ -14,7 +14,7 @@ from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
 from evolora.evaluation.routing import Router, _advantage, fit_router
 from evolora.tasks.families import CELLS, ID_CELLS, Cell
-from evolora.tasks.streams import STREAMS, stream_of
+from evolora.tasks.splits import STREAMS, stream_of
 from evolora.tasks.task_sets import draw_tasks
 
 

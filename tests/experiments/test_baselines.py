@@ -22,7 +22,7 @@ from evolora.organelles.population import Population
 from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session
 from evolora.tasks.families import ID_CELLS, Cell
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.experiments.trainer import Spent, Trainer
 
 LEARNERS = [c for c in CONDITIONS.values() if c.source in ('reward', 'right', 'gold')]

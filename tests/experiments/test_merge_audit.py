@@ -10,7 +10,7 @@ from evolora.host.model import load_host
 from evolora.organelles.population import Population, Traits
 from evolora.utils.randomness import seed_of, stream
 from evolora.tasks.families import ID_CELLS, Cell
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.assimilation.trials import Merge
 
 CELLS = [Cell('math', 1), Cell('string.sort', 1), Cell('string.sort', 2), Cell('word.count', 1)]

@@ -9,7 +9,7 @@ from evolora.tasks.forms import FORMS, Form, form_named
 from evolora.host.model import tiny_host
 from evolora.ecology.run_folder import config_hash
 from evolora.tasks.families import FAMILIES, Cell
-from evolora.tasks.streams import stream_of
+from evolora.tasks.splits import stream_of
 from evolora.tasks.task_sets import chance, draw_tasks, sample_tasks
 from evolora.utils.randomness import stream
 

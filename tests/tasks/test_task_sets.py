@@ -8,7 +8,7 @@ import pytest
 from evolora.tasks.family import Family
 from evolora.tasks.families import (CELLS, FAMILIES, ID_CELLS, NATURAL, OOD_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell,
                                     cell_hashes, family_hash, grade)
-from evolora.tasks.streams import STREAMS
+from evolora.tasks.splits import STREAMS
 from evolora.tasks.task_sets import chance, count_mode, draw_tasks, mode_share, read_tasks, task_hashes, write_tasks
 from tasks.contract import EASY_CELLS, PLAIN_CELLS
 

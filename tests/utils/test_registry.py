@@ -24,7 +24,7 @@ from evolora.evaluation.routing import fit_router
 from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.families import CELLS, FAMILIES, ID_CELLS, Cell, grade, register_family
-from evolora.tasks.streams import STREAMS, stream_of
+from evolora.tasks.splits import STREAMS, stream_of
 from evolora.tasks.task_sets import chance, draw_tasks, read_tasks, task_hashes, write_tasks
 
 

@@ -1,7 +1,7 @@
 from . import panel as panel
 from . import records as records
 from . import search_charts as search_charts
-from . import summary_page as summary_page
+from . import search_report as search_report
 from .records import (
     EnsembleLoss as EnsembleLoss, Findings as Findings, FitFound as FitFound, GainFound as GainFound,
     Horizon as Horizon, Measured as Measured, Record as Record, Remeasured as Remeasured, Rescored as Rescored,
@@ -14,7 +14,7 @@ from .search_charts import (
     chart_map as chart_map, chart_pareto as chart_pareto, chart_scores as chart_scores, fooled as fooled,
     front as front,
 )
-from .summary_page import (
+from .search_report import (
     Account as Account, account as account, compared as compared, headline as headline,
 )
 from .panel import (

@@ -7,8 +7,8 @@ import torch
 from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, Inside, inside, prepared, program, scaled
 
 from evolora.attention.scoring import evaluation
-from evolora.attention.report import summary_page
-from evolora.attention.report.summary_page import account
+from evolora.attention.report import search_report
+from evolora.attention.report.search_report import account
 from evolora.attention.search.search import SearchConfig, begin_search, proposer_of, read_history
 from evolora.attention.scoring.evaluation import Evaluator
 from evolora.attention.search.rescoring import (FRESH, ablation, controls, ensemble, findings, horizons, parts, rescore,
@@ -61,7 +61,7 @@ def test_a_search_is_looked_at_again_on_seeds_that_it_did_not_use(trainings, tmp
     assert [row['k'] for row in found['ensemble']] == [1, 2]
     assert found['horizon']['n'] == sum(row['status'] == 'ok' for row in rows)
     write_findings(tmp_path / 'a', found)
-    monkeypatch.setattr(summary_page, 'save_chart', lambda chart, path: path)
+    monkeypatch.setattr(search_report, 'save_chart', lambda chart, path: path)
     assert read_search(tmp_path / 'a').findings.seeds == [FRESH, FRESH + 1]
     page = account(tmp_path / 'a').read_text()
     assert 'on 2 fresh seeds' in page and 'On fresh seeds' in page and 'Not yet re-scored' not in page

@@ -3,7 +3,7 @@ from collections import Counter
 from dataclasses import replace
 
 from evolora.tasks.families import FAMILIES, Cell
-from evolora.tasks.streams import STREAMS, stream_of
+from evolora.tasks.splits import STREAMS, stream_of
 from evolora.tasks.task_sets import sample_tasks
 from evolora.utils.randomness import stream as random_stream
 from tasks.contract import drawn, every_cell, every_family

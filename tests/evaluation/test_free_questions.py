@@ -1,4 +1,4 @@
-"""What no lesson shows of `answering`: which members are asked, what counts as the same answer, hostile text."""
+"""What no lesson shows of `free_questions`: which members are asked, what counts as the same answer, hostile text."""
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from actors import BOTH, Actors, specialists, wrong_lines
-from evolora.evaluation import answering as asking
-from evolora.evaluation.answering import Profiles, ask, profiles_of, question, ranking, replies, router_of
+from evolora.evaluation import free_questions as asking
+from evolora.evaluation.free_questions import Profiles, ask, profiles_of, question, ranking, replies, router_of
 from evolora.evaluation.evaluation import selection
 from evolora.tasks.family import Family
 from evolora.tasks.forms import FORMS, Form

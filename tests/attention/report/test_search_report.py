@@ -5,15 +5,15 @@ import re
 import pytest
 from searches import HOSTILE, findings, rows, write_hostile, write_search
 
-from evolora.attention.report import summary_page
-from evolora.attention.report.summary_page import Account, account, compared, headline
+from evolora.attention.report import search_report
+from evolora.attention.report.search_report import Account, account, compared, headline
 from evolora.attention.report.records import operators, read_search
 
 
 @pytest.fixture
 def unpainted(monkeypatch):
     "Pages whose charts are made and not painted, which takes most of the time"
-    monkeypatch.setattr(summary_page, 'save_chart', lambda chart, path: path)
+    monkeypatch.setattr(search_report, 'save_chart', lambda chart, path: path)
 
 
 def record_of(tmp_path, name='x', history=None, found=None, **config):
@@ -136,7 +136,7 @@ def test_the_page_is_whole_and_the_same_twice(tmp_path, monkeypatch):
     control = write_search(tmp_path / 'y', rows(seed=5, control=True), control=True)
     path = account(folder, control)
     text, pictures = path.read_text(), sorted((folder / 'charts').iterdir())
-    monkeypatch.setattr(summary_page, 'save_chart', lambda chart, path: path)
+    monkeypatch.setattr(search_report, 'save_chart', lambda chart, path: path)
     assert account(folder, control).read_text() == text and str(tmp_path) not in text
     assert {f'charts/{p.name}' for p in pictures} == set(re.findall(r'\]\((charts/\w+\.png)\)', text))
     assert len(pictures) == 9 and all(p.read_bytes()[:8] == b'\x89PNG\r\n\x1a\n' for p in pictures)
