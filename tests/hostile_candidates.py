@@ -15,6 +15,9 @@ import os
 FIND_PIPE = '''import os, stat
 pipes = [fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}") and stat.S_ISFIFO(os.fstat(fd).st_mode)]
 '''
+WRITE = FIND_PIPE + '''
+def write(head, more=b""): os.write(pipes[-1], len(head).to_bytes(8, "big") + head + more)
+'''
 FORK = '''import os, time
 children = 0
 for _ in range(20):
@@ -85,13 +88,15 @@ _ALL = {
     'fork bomb': (FORK + 'return children', 'grammar', {OK}, {OK}),
     'daemon': (DAEMON, 'grammar', {C}, {OK}),
     'program': ('import subprocess\nreturn subprocess.run(["/bin/true"]).returncode', 'grammar', {C}, {OK}),
-    'shell': ('import os\nos.system(f"echo > {FOLDER}/shell")\nreturn os.listdir(FOLDER)', 'grammar', {OK},
+    'shell': ('import os\nos.system(f"echo > {FOLDER}/shell")\nreturn os.listdir(FOLDER)', 'grammar', {C},
     {OK, FILES}),
     'replace itself': ('import os\nos.execv("/bin/sleep", ["sleep", "30"])', 'grammar', {C}, {T}),
     'thread bomb': ('import threading, time\nfor _ in range(5000): threading.Thread(target=time.sleep, args=(30,), '
                     'daemon=True).start()', 'grammar', {C}, {C}),
     'leave the session': ('import os\nos.setsid()', 'grammar', {C}, {C}),
-    'kill the parent': ('import os, signal\nos.kill(os.getppid(), signal.SIGURG)', 'grammar', {C}, {OK, SIGNAL}),
+    # Its parent is the warm process that all are forked from.
+    'signal the parent': ('import os, signal\nos.kill(os.getppid(), signal.SIGURG)', 'grammar', {C}, {OK}),
+    'kill the parent': ('import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(30)', 'grammar', {C}, {C}),
     'stop the group': ('import os, signal\nos.killpg(0, signal.SIGTSTP)\nos.kill(0, signal.SIGSTOP)', 'grammar', {C},
     {T}),
     # files
@@ -111,7 +116,7 @@ _ALL = {
     'fill the disk': ('f = open(f"{FOLDER}/full", "wb")\nwhile True: f.write(b"x" * (1 << 20))', 'name', {C},
     {C, FILES}),
     'poison the cache': (POISON, 'grammar', {C}, {OK, FILES}),
-    'take the place of a training': (REPLACE, 'grammar', {C}, {C, FILES}),
+    'take the place of a training': (REPLACE, 'grammar', {OK}, {C, FILES}),
     'anonymous file': ('import os\nos.open(FOLDER, os.O_TMPFILE | os.O_RDWR)', 'grammar', {C}, {OK}),
     'raw system call': ('import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nfor n in (83, 257, 437, 425, '
                         '41, 57, 59, 101, '
@@ -123,7 +128,7 @@ _ALL = {
     'server': ('import socket\nsocket.create_server(("127.0.0.1", 0))', 'grammar', {C}, {OK}),
     'local socket': ('import socket\nsocket.socketpair()', 'grammar', {C}, {OK}),
     'secrets of the parent': ('import os\nreturn open(f"/proc/{os.getppid()}/environ").read()', 'grammar', {C},
-    {OK, SECRET}),
+    {OK}),
     'memory of the parent': ('import os\nopen(f"/proc/{os.getppid()}/mem", "r+b")', 'grammar', {C}, {OK}),
     # PTRACE_SEIZE, for PTRACE_ATTACH would stop the tests, and who ends too soon leaves them stopped.
     'trace the parent': ('import ctypes, os\n'
@@ -139,21 +144,23 @@ _ALL = {
     'huge result': ('return "x" * (1 << 23)', 'read', {C}, {C}),
     'no JSON': ('return object()', 'name', {C}, {C}),
     'not a number': ('return float("nan")', 'read', {C}, {C}),
-    'forged not a number': (FIND_PIPE + 'os.write(pipes[-1], b\'{"result": NaN}\')\nos._exit(0)', 'grammar', {C}, {C}),
-    'infinite number': (FIND_PIPE + 'os.write(pipes[-1], b\'{"result": 1e999}\')\nos._exit(0)', 'grammar', {C}, {C}),
-    'deep JSON': (FIND_PIPE + 'os.write(pipes[-1], b"[" * 50000)\nos._exit(0)', 'grammar', {C}, {C}),
-    'two results': (FIND_PIPE + 'os.write(pipes[-1], b\'{"result": 1}\')\nreturn 2', 'grammar', {C}, {C}),
-    'forged error': (FIND_PIPE +
-                     'os.write(pipes[-1], b\'{"error": "\\\\u001b[2J\\\\n", "memory": "yes"}\')\nos._exit(0)',
-                     'grammar',
-                     {C}, {C}),
-    'unknown form': (FIND_PIPE + 'os.write(pipes[-1], b\'{"result": 1, "status": "ok"}\')\nos._exit(0)', 'grammar',
-    {C}, {C}),
+    'forged not a number': (WRITE + 'write(b\'{"value": NaN, "bytes": {}}\')\nos._exit(0)', 'grammar', {C}, {C}),
+    'infinite number': (WRITE + 'write(b\'{"value": 1e999, "bytes": {}}\')\nos._exit(0)', 'grammar', {C}, {C}),
+    'bytes that are not there': (WRITE + 'write(b\'{"value": {}, "bytes": {"a": 9}}\', b"123")\nos._exit(0)', 'grammar',
+                                 {C}, {C}),
+    'fewer than no bytes': (WRITE + 'write(b\'{"value": {}, "bytes": {"a": -1, "b": 4}}\', b"123")\nos._exit(0)',
+                            'grammar', {C}, {C}),
+    'a length without end': (FIND_PIPE + 'os.write(pipes[-1], b"\\xff" * 8 + b"{}")\nos._exit(0)', 'grammar', {C}, {C}),
+    'deep JSON': (WRITE + 'write(b"[" * 50000)\nos._exit(0)', 'grammar', {C}, {C}),
+    'two results': (WRITE + 'write(b\'{"value": 1, "bytes": {}}\')\nreturn 2', 'grammar', {C}, {C}),
+    'forged error': (WRITE + 'write(b\'{"value": 1, "bytes": {}, "error": "\\\\u001b[2J\\\\n", "memory": "yes"}\')\n'
+                     'os._exit(0)', 'grammar', {C}, {C}),
+    'unknown form': (WRITE + 'write(b\'{"value": 1, "bytes": {}, "status": "ok"}\')\nos._exit(0)', 'grammar', {C}, {C}),
     'close the pipe': (FIND_PIPE + 'for fd in pipes: os.close(fd)', 'grammar', {C}, {C}),
     'close everything': ('import os\nos.closerange(0, 64)\nwhile True: pass', 'grammar', {T}, {T}),
     'flood the pipe': (FIND_PIPE + 'while True: os.write(pipes[-1], b" " * 65536)', 'grammar', {C}, {C}),
     # Code in the process where the result is made can make it up: nothing but reading prevents that.
-    'forged result': (FIND_PIPE + 'os.write(pipes[-1], b\'{"result": "forged"}\')\nos._exit(0)', 'grammar', {OK}, {OK}),
+    'forged result': (WRITE + 'write(b\'{"value": "forged", "bytes": {}}\')\nos._exit(0)', 'grammar', {OK}, {OK}),
 }
 CANDIDATES = {name: (code, kind, (filtered, limited)) for name, (code, kind, filtered, limited) in _ALL.items()}
 

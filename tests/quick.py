@@ -1,22 +1,24 @@
 """A ladder that takes a moment, and jobs that run in this process, so that they can be counted and spoilt.
 
-What is the same each time is worked out once a process: the text of the standard library, the operations of a step, and
-what a source says. Their own tests are `test_corpus`, `test_model_sizes` and `test_program_source`.
+What is the same each time is worked out once a process: the operations of a step, and what a source says. Their own
+tests are `test_model_sizes` and `test_program_source`.
 """
 import importlib
 import json
 from contextlib import suppress
 from functools import cache, wraps
 
-from evolora.attention.scoring import evaluation, training
+from evolora.attention.scoring import evaluation, measurement
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, variant
 from evolora.attention.scoring.model_sizes import read_tier
 from evolora.host.mechanisms.program_source import Program
-from evolora.attention.scoring.sandbox import Outcome
+from evolora.attention.scoring.sandbox import Outcome, pack, unpack
+from evolora.attention.scoring.workers import work
 from evolora.attention.search import search as discovery
 
-QUICK = read_tier('tiny', name='quick', sizes=((8, 1, 1), (12, 1, 1), (16, 1, 2)), steps=4, rows=4, context=12, held=1)
-FRAMEWORK = 'matrix_mixers'
+QUICK = read_tier('tiny', name='quick', sizes=((8, 1, 1), (12, 1, 1), (16, 1, 2)), steps=4, rows=4, context=12,
+                  held=256)
+FRAMEWORK, SECRET = 'matrix_mixers', 'of the tests'
 SOFTMAX = Program(variant(FRAMEWORK))
 
 
@@ -31,9 +33,8 @@ def counted_once(count):
     return counted
 
 
-evaluation.standard_library = cache(evaluation.standard_library)
-discovery.Program = evaluation.Program = cache(Program)
-evaluation.step_flops = training.step_flops = counted_once(training.step_flops)
+discovery.Program = evaluation.Program = measurement.Program = cache(Program)
+evaluation.step_flops = counted_once(evaluation.step_flops)
 
 
 def program(block): return Program(FRAMEWORKS[FRAMEWORK].program(block))
@@ -45,13 +46,18 @@ def scaled(number, finish='y'):
                    f'def finish(self, y, x): return {finish}')
 
 
-def inside(job, run=None):
-    "The outcome of a job, made here"
-    module, _, name = job.task.partition(':')
-    arguments = json.loads(json.dumps(job.arguments))
+def here(task, arguments, limits=None, **settings):
+    "A contained call, made in this process"
+    module, _, name = task.partition(':')
+    arguments, _ = unpack(pack(arguments))
     try: result = getattr(importlib.import_module(module), name)(**arguments)
     except Exception as error: return Outcome('crashed', None, f'{type(error).__name__}: {error}')
-    return Outcome('ok', json.loads(json.dumps(result)))
+    return Outcome('ok', unpack(pack(result))[0])
+
+
+def inside(job, run=None):
+    "The outcome of a job, made here"
+    return work(job, here)
 
 
 class Inside:
@@ -62,7 +68,7 @@ class Inside:
 
 def prepared(framework=FRAMEWORK, **settings):
     "A judge that has trained its baseline here, and not in a process of its own"
-    judge = evaluation.Evaluator(framework, QUICK, **settings)
+    judge = evaluation.Evaluator(framework, QUICK, **{'secret': SECRET} | settings)
     judge.prepare(Inside())
     return judge
 
@@ -70,11 +76,11 @@ def prepared(framework=FRAMEWORK, **settings):
 class Counted(list):
     "The trainings that are made from now on, as (mechanism, size, seed); contained ones are not seen"
     def __init__(self, monkeypatch):
-        train = evaluation.train
+        fit = measurement.fit_weights
         def counting(mechanism, tier, size, *, seed, **settings):
             self.append((mechanism.__module__, tuple(size), seed))
-            return train(mechanism, tier, size, seed=seed, **settings)
-        monkeypatch.setattr(evaluation, 'train', counting)
+            return fit(mechanism, tier, size, seed=seed, **settings)
+        monkeypatch.setattr(measurement, 'fit_weights', counting)
         monkeypatch.setattr(evaluation, 'work', inside)
 
 

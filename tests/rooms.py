@@ -26,7 +26,7 @@ ROOMS = {
     'evaluation': ('09_evaluation', 'measuring without touching, routing, answers, export, calibration'),
     'analysis': ('10_analysis', 'tables, charts, report, dashboard, animation, comparison'),
     'lab': ('11_lab', 'the JupyterLab panels and the runner behind them'),
-    'attention.scoring': ('12_attention/scoring', 'what a mechanism is worth: ladder, sandbox, validation'),
+    'attention.scoring': ('12_attention/scoring', 'what a mechanism is worth: models, exam, sandbox'),
     'attention.search': ('12_attention/search', 'proposals, search, what it found'),
     'attention.report': ('12_attention/report', 'records, charts, the report of a search, its panel'),
     'experiments': ('13_experiments', 'rivals, headline experiments, every benchmark'),
@@ -72,8 +72,9 @@ GUIDE = {
         'The panels of JupyterLab. `lab` is what people call; `runner` keeps the ecology in a thread of its '
         'own; `widgets` know nothing of an ecology.',
     'attention.scoring':
-        'Read `model_sizes` (the small transformers), then `evaluation`: a program is examined, trained beside '
-        'softmax at every size, and never twice. `sandbox` runs untrusted programs.',
+        'Read `model_sizes` (the small transformers), then `exam` (predict, then reveal) and `evaluation`: a program '
+        'is looked at, trained beside softmax at every size, and never twice. `sandbox` runs untrusted programs, and '
+        '`cheats` are our attempts to fool all of this.',
     'attention.search':
         'Read `search` first. Proposers are `grammar`, `edits`, `endpoint` and `openevolve`; `rescoring` is '
         'what is left of a winner on fresh seeds.',

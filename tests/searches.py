@@ -116,7 +116,8 @@ def write_search(folder, history=None, *, found=None, end='the budget of 36 cand
     history = rows() if history is None else history
     folder.mkdir(parents=True)
     config = SearchConfig(framework=FRAMEWORK, **{'budget': max(1, len(history) - 1)} | config).model_dump()
-    facts = {'torch': '2.13.0', 'tier': {'steps': 300, 'seeds': [1, 2]}, 'corpus': 'standard library'} | (facts or {})
+    known = {'version': 4, 'torch': '2.13.0', 'tier': {'steps': 300, 'seeds': [1, 2]}, 'corpus': 'standard library'}
+    facts = known | (facts or {})
     (folder / 'search.json').write_text(json.dumps({'config': config, 'facts': facts}))
     (folder / 'history.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in history))
     if end is not None: (folder / 'end.json').write_text(json.dumps({'reason': end, 'candidates': len(history) - 1}))

@@ -34,6 +34,9 @@ _WORKERS = Annotated[int, typer.Option(min=1, help='Jobs side by side, each on a
                                            'a mechanism are one job.')]
 _CACHE = Annotated[Path | None, typer.Option(help='Where trainings are kept; default: evolora/attention in '
                                              '$XDG_CACHE_HOME or ~/.cache.')]
+_SECRET = Annotated[str | None, typer.Option(help='Decides what is asked about held-out text: give that which a report '
+                                            'has published, to repeat it. Default: a new one for each search; '
+                                            'for `evaluate`, the one beside the cache.')]
 _RAY = Annotated[str | None, typer.Option(help='Use a Ray cluster instead of --workers: its address, or `local`.')]
 
 def _cache(given: Path | None) -> Path:
@@ -59,7 +62,8 @@ def _describe(evaluator, workers) -> None:
     log(f'{visible(corpus.name)}: {tokens:,} tokens of it for each training, {corpus.epochs(tokens):.2g} epochs')
     left = [what for what, (prevented, _) in protection(accelerator=evaluator.limits.accelerator).items()
             if not prevented]
-    log(f"candidates run contained; on this machine nothing keeps them from this: {', '.join(left)}")
+    free = f"; on this machine nothing keeps them from this: {', '.join(left)}" if left else ''
+    log(f'candidates run contained{free}')
 
 def _bounds(found: dict, name: str) -> str:
     low, high = found['low'], found['high']
@@ -100,13 +104,14 @@ def evaluate(mechanism: Annotated[str, typer.Argument(help='A file with a progra
              steps: _STEPS = None, vocab: _VOCAB = None, device: _DEVICE = 'cpu',
              seeds: Annotated[int, typer.Option(min=2, help='Trainings of each size, paired with softmax.')] = 2,
              corpus: _CORPUS = None, workers: _WORKERS = 1, cache: _CACHE = None, ray: _RAY = None,
+             secret: _SECRET = None,
              json: Annotated[bool, typer.Option('--json', help='One JSON object instead of tables.')] = False):
     "Check a mechanism, train it at every size beside softmax, and print its gain. Exit code 1: it has no score."
     from evolora.attention.scoring.evaluation import Evaluator
     from evolora.host.mechanisms.program_source import read_program
     program = read_program(mechanism)
     evaluator = Evaluator(program.framework, _tier(tier, steps, vocab), seeds=seeds, corpus=corpus,
-                          cache=_cache(cache), device=device)
+                          cache=_cache(cache), device=device, secret=secret)
     crew = _workers(workers, ray)
     _describe(evaluator, crew)
     found = _evaluated(evaluator, program, crew)
@@ -236,6 +241,7 @@ def evolve(context: typer.Context,
            resume: Annotated[Path | None, typer.Option(help='Go on with the search in this folder; its settings '
                                                        'count, not those of this command.')] = None,
            workers: _WORKERS = 2, ray: _RAY = None, corpus: _CORPUS = None, cache: _CACHE = None,
+           secret: _SECRET = None,
            url: Annotated[str | None, typer.Option(help='Of an OpenAI-compatible endpoint, up to /v1. Its key is read '
                                                    'from EVOLORA_API_KEY.')] = None,
            model: Annotated[str | None, typer.Option(help='The name of its model.')] = None):
@@ -247,7 +253,7 @@ def evolve(context: typer.Context,
         config = _config(SearchConfig, framework=framework, proposer=proposer, control=control, device=device,
                          tier=_tier(tier, steps, vocab), budget=budget, batch=batch, seeds=seeds, score=score,
                          seed=seed, corpus=None if corpus is None else str(corpus.resolve()),
-                         **({'patience': patience} if patience else {}))
+                         **({'patience': patience} if patience else {}), **({'secret': secret} if secret else {}))
         folder = out or _free(f"{framework}-{'control' if control else proposer}-seed{seed}")
         if exists(folder): raise ValueError(f'expected a new folder for --out, got {folder}, which exists; choose '
                                             'another, or go on in it with --resume')
@@ -294,7 +300,8 @@ def _rescored(folder: Path, tier: str | None, seeds: int, top: int, workers, cac
     from evolora.attention.search.rescoring import FRESH, findings, write_findings
     rows, config = read_history(folder), search_config(folder)
     # What is far behind at the gate is measured even so: bad controls, and winners without their best part.
-    judge = judge_of(config, _cache(cache), seeds=seeds, first=FRESH, gate=False, **({'tier': tier} if tier else {}))
+    judge = judge_of(config, _cache(cache), seeds=seeds, first=FRESH, gate=False, secret=f'{config.secret} again',
+                     **({'tier': tier} if tier else {}))
     _describe(judge, workers)
     judge.prepare(workers)
     write_findings(folder, findings(rows, judge, top=top, workers=workers, log=log))

@@ -22,6 +22,7 @@ from evolora.attention.scoring import sandbox, workers
 from evolora.attention.scoring.corpus import standard_library
 from evolora.attention.search.search import read_history
 from evolora.host.mechanisms.frameworks import variant
+from evolora.attention.scoring.sandbox import protection
 from evolora.attention.scoring.model_sizes import Tier
 from evolora.host.mechanisms.program_source import Program
 from evolora.attention.report.records import read_search
@@ -83,7 +84,8 @@ def test_a_variant_is_evaluated_and_known_the_second_time(cli, trainings, here):
     code, out, err = cli('evaluate', 'matrix_mixers/linear', '--tier', 'tiny', '--json')
     assert code == 0, err
     tokens, epochs = re.search(r': ([\d,]+) tokens of it for each training, ([\d.e+-]+) epochs', err).groups()
-    assert re.search(r'contained; .*: .*read your files\n', err)       # what is not prevented is listed
+    left = [what for what, (prevented, _) in protection().items() if not prevented]
+    assert f"keeps them from this: {', '.join(left)}\n" in err if left else 'candidates run contained\n' in err
     tokens, seen = int(tokens.replace(',', '')), TINY.rows * TINY.context * TINY.steps
     assert tokens == int(seen * (1 - TINY.recall))
     assert float(epochs) == pytest.approx(tokens / len(standard_library(TINY.vocab).train), rel=.05)

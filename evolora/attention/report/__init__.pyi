@@ -15,7 +15,8 @@ from .search_charts import (
     front as front,
 )
 from .search_report import (
-    Account as Account, account as account, compared as compared, headline as headline,
+    Account as Account, SEALED as SEALED, account as account, compared as compared, headline as headline,
+    measured_openly as measured_openly,
 )
 from .panel import (
     SearchPanel as SearchPanel, candidate_html as candidate_html, state_of as state_of,

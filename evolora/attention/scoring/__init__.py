@@ -1,4 +1,4 @@
-"""what a mechanism is worth: ladder, sandbox, validation"""
+"""what a mechanism is worth: models, exam, sandbox"""
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -38,7 +38,7 @@ class Tier(BaseModel):
     steps: int = Field(ge=1, description='batches that a model is trained on')
     rate: float = Field(gt=0, le=1, description='the highest learning rate')
     recall: float = Field(.25, ge=0, le=1, description='share of rows that ask for recall, and its weight in the loss')
-    held: int = Field(16, ge=1, le=4096, description='batches of each kind that the loss is measured on')
+    held: int = Field(4096, ge=1, le=1 << 20, description='held-out questions that the loss is measured on')
 
     @field_validator('sizes')
     @classmethod
@@ -61,9 +61,9 @@ TIERS = {tier.name: tier for tier in [
     Tier(name='tiny', sizes=((16, 2, 2), (24, 2, 2), (32, 2, 2), (48, 2, 3)), vocab=64, steps=200, rate=1.2e-2,
          **_SHORT),
     Tier(name='small', sizes=((32, 2, 2), (48, 2, 3), (64, 3, 4), (96, 3, 6)), vocab=128, steps=800, rate=6e-3,
-         held=32, **_SHORT),
+         held=8192, **_SHORT),
     Tier(name='seed', sizes=_SEED_LADDER, vocab=256, rows=16, context=64, steps=1000, rate=3e-3),
-    Tier(name='gpu', sizes=_SEED_LADDER, vocab=256, rows=64, context=128, steps=100_000, rate=1e-3, held=64)]}
+    Tier(name='gpu', sizes=_SEED_LADDER, vocab=256, rows=64, context=128, steps=100_000, rate=1e-3, held=16_384)]}
 
 def read_tier(name: str, /, **changes) -> Tier:
     "A tier by name, with changes; ValueError for a name or a value that there is not"

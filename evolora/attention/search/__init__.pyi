@@ -38,7 +38,7 @@ from .openevolve_history import (
 )
 from .rescoring import (
     FRESH as FRESH, ablation as ablation, controls as controls, ensemble as ensemble, findings as findings,
-    horizons as horizons, member as member, parts as parts, rescore as rescore, write_findings as write_findings,
+    horizons as horizons, parts as parts, rescore as rescore, write_findings as write_findings,
 )
 from .measure_calibration import (
     calibration_rows as calibration_rows, calibration_tables as calibration_tables,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Literal, Protocol
 
 import pandas as pd
@@ -52,6 +53,8 @@ class SearchConfig(BaseModel, extra='forbid', frozen=True):
     tries: int = Field(40, ge=1, description='proposals for one candidate, of which all but one are known')
     corpus: str | None = Field(None, description='a text file or folder instead of the standard library')
     device: Literal['cpu', 'cuda'] = Field('cpu', description='where models are trained')
+    secret: str = Field(default_factory=lambda: token_hex(16), min_length=1, max_length=200, description=
+                        'decides what is asked about held-out text; nobody sees it before the report')
 
     @property
     def rung(self) -> str:
@@ -80,8 +83,8 @@ def baseline_of(framework: str) -> Proposal:
 
 def judge_of(config: SearchConfig, cache: str | Path | Cache | None = None, **changes) -> Evaluator: # seeds, tier, …
     "The judge of a search"
-    settings = config.model_dump(include={'seeds', 'corpus', 'device'}) | {'tier': config.tier, 'kind': config.score}
-    return Evaluator(config.framework, cache=cache, **settings | changes)
+    settings = config.model_dump(include={'seeds', 'corpus', 'device', 'secret'})
+    return Evaluator(config.framework, cache=cache, **settings | {'tier': config.tier, 'kind': config.score} | changes)
 
 def proposer_of(config: SearchConfig, **endpoint) -> Proposer: # url, model, …, for a language model
     "The proposer of a search; ValueError for a control of anything but the grammar"

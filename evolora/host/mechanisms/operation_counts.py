@@ -38,9 +38,8 @@ class _Counting(TorchDispatchMode):
         elif not func.is_view: self.total += _numbers(args if torch.Tag.reduction in func.tags else out)
         return out
 
-@torch.no_grad()
-def count_operations(run: Callable[[], Any]) -> int:
+def count_operations(run: Callable[[], Any], *, gradients: bool = False) -> int: # whether they may be asked for
     "Floating-point operations of a call, by the table above"
     # Of the fused kernels for attention, torch's table knows those of a GPU only.
-    with sdpa_kernel(SDPBackend.MATH), _Counting() as counting: run()
+    with torch.set_grad_enabled(gradients), sdpa_kernel(SDPBackend.MATH), _Counting() as counting: run()
     return counting.total

@@ -192,3 +192,13 @@ def test_no_program_leaves_its_fence(unpainted, tmp_path, text):
 def test_a_bare_account_is_its_headline(tmp_path):
     text = Account(record_of(tmp_path))._repr_markdown_()
     assert text.startswith('### Search x\n\n**Not yet') and len(text) < 1000 and json.dumps(text)
+
+
+@pytest.mark.parametrize('end,version,published', [('the budget is spent', 4, True), (None, 4, False),
+                                                   ('the budget is spent', 3, False)])
+def test_the_secret_of_an_exam_is_published_when_the_search_is_over(tmp_path, monkeypatch, end, version, published):
+    monkeypatch.setattr(search_report, 'save_chart', lambda chart, path: path)
+    write_search(tmp_path / 'a', rows(4), end=end, facts={'version': version}, secret='sesame and others')
+    page = account(tmp_path / 'a').read_text()
+    assert ('sesame' in page) is published and ('not published' in page) is not published
+    assert ('Measured in the old way' in page) is (version < 4)

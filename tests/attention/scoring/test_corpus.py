@@ -6,12 +6,12 @@ import pytest
 import torch
 from quick import FRAMEWORK, QUICK, Inside, scaled
 
-from evolora.attention.scoring.corpus import (IGNORED, Corpus, draw, held_batches, read_corpus, recall_rows,
-                                              recall_share, standard_library)
+from evolora.attention.scoring.corpus import (IGNORED, Corpus, corpus_of, draw, read_corpus, recall_rows, recall_share,
+                                              standard_library)
 from evolora.attention.scoring.evaluation import Evaluator
 from evolora.attention.scoring.model_sizes import LanguageModel, Size, Tier, parameters
 from evolora.host.mechanisms.program_source import build
-from evolora.attention.scoring.training import train
+from evolora.attention.scoring.exam import train
 from evolora.utils.randomness import stream
 
 
@@ -28,11 +28,11 @@ def story(tmp_path):
 
 def test_the_library_is_always_the_same_and_its_digest_differs_when_not(library):
     assert standard_library(64, most=400_000).digest == library.digest
-    assert (len(library.train), len(library.held)) == (360_000, 40_000) and library.train.max() < 64
+    assert (len(library.train), len(library.held)) == (240_000, 160_000) and library.train.max() < 64
     for other in (standard_library(128, most=400_000), standard_library(64, most=300_000)):
         assert other.digest != library.digest
     renamed = Corpus('x', library.train, library.held, 64)
-    assert renamed.digest == library.digest and renamed.epochs(720_000) == 2.
+    assert renamed.digest == library.digest and renamed.epochs(480_000) == 2.
     with pytest.raises(ValueError, match='read-only'): library.train[0] = 1
 
 
@@ -54,7 +54,7 @@ def test_pairs_are_learned_from_the_part_to_train_on_and_always_the_same(story):
 
 def test_a_contained_process_learns_the_same_pairs_and_trains_on_them(story, tmp_path_factory):
     tier = Tier(**QUICK.model_dump() | {'vocab': 300})
-    evaluator = Evaluator(FRAMEWORK, tier, corpus=story, cache=tmp_path_factory.mktemp('cache'))
+    evaluator = Evaluator(FRAMEWORK, tier, corpus=story, cache=tmp_path_factory.mktemp('cache'), secret='')
     evaluator.prepare(Inside())         # softmax
     found = evaluator.evaluate(scaled(.3))
     assert found['status'] == 'ok', found['why']
@@ -133,13 +133,3 @@ def test_a_batch_is_known_by_seed_and_step(library):
     with pytest.raises(ValueError, match='recall expected a share'): batch(recall=1.5)
     with pytest.raises(ValueError, match='longer text'): batch(context=400_000)
     assert recall_share(8, .25) == 2
-
-
-def test_held_batches_are_fixed_and_held_back(library):
-    held = held_batches(library, context=32, rows=8, batches=5)
-    assert {kind: [tuple(ids.shape) for ids, _ in found] for kind, found in held.items()} == {
-        'text': [(8, 32)] * 5, 'recall': [(8, 32)] * 5}
-    again = held_batches(library, context=32, rows=8, batches=5)
-    assert all(torch.equal(a, b) for kind in held for x, y in zip(held[kind], again[kind]) for a, b in zip(x, y))
-    windows = torch.cat([ids for ids, _ in held['text']]).numpy().astype(np.uint8)
-    assert all(window.tobytes() in library.held.tobytes() for window in windows)

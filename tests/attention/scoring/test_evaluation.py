@@ -7,11 +7,12 @@ from math import isfinite
 import numpy as np
 import pytest
 from scipy.special import logit
-from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, Inside, inside, kept, program, scaled
+from quick import FRAMEWORK, QUICK, SECRET, SOFTMAX, Counted, Inside, inside, kept, program, scaled
 
 from evolora.attention.scoring import evaluation
-from evolora.attention.scoring.evaluation import Cache, Evaluator, train_many
+from evolora.attention.scoring.evaluation import Cache, Evaluator
 from evolora.host.mechanisms.frameworks import control
+from evolora.attention.scoring.measurement import Measurement
 from evolora.attention.scoring.model_sizes import TIERS, LanguageModel, Tier
 from evolora.host.mechanisms.program_source import Program, build
 from evolora.attention.scoring.sandbox import Outcome
@@ -41,7 +42,8 @@ def made(tmp_path_factory):
     return folder, losses(found).tolist(), json.dumps(result)
 
 
-def judge(cache=None, **settings): return Evaluator(FRAMEWORK, **{'tier': QUICK, 'cache': cache} | settings)
+def judge(cache=None, **settings):
+    return Evaluator(FRAMEWORK, **{'tier': QUICK, 'cache': cache, 'secret': SECRET} | settings)
 
 
 def losses(found): return np.array(found['measured']['losses']['1.0'])
@@ -50,7 +52,7 @@ def losses(found): return np.array(found['measured']['losses']['1.0'])
 # What is trained
 
 def test_what_is_trained_is_the_candidate(trainings):
-    longer = QUICK.model_copy(update={'steps': 10, 'context': 16})      # so that softmax learns something
+    longer = QUICK.model_copy(update={'steps': 10, 'context': 16, 'held': 4096})      # so that softmax learns something
     evaluator = judge(tier=longer)
     base, zero, mean = (evaluator.evaluate(p) for p in (SOFTMAX, ZERO, Program(control('mean'))))
     for one, other in ((base, zero), (base, mean), (zero, mean)):
@@ -83,7 +85,7 @@ def test_in_a_process_of_its_own_it_comes_to_the_same_with_a_text_of_ones_own_to
     assert unlike(outcome.result) == unlike(ours)
     assert evaluator.judge(ZERO, outcome)['status'] == 'ok'
     text.write_text('another text, with other words in it. ' * 2000)
-    outcome = inside(evaluator._training(ZERO, evaluator._wanted()))
+    outcome = inside(Measurement(evaluator.trainings(ZERO, evaluator._wanted())))
     assert outcome.status == 'crashed' and 'the corpus has changed' in outcome.why
 
 
@@ -98,7 +100,7 @@ def test_the_same_seed_gives_the_same_losses_and_another_does_not(trainings):
 
 def test_candidate_and_baseline_see_the_same_batches(trainings, tmp_path):
     for name, candidate in (('a', SOFTMAX), ('b', ZERO)):
-        found = train_many(**judge()._training(candidate, judge()._wanted()).arguments)['trained']
+        found = inside(Measurement(judge().trainings(candidate, judge()._wanted()))).result['trained']
         (tmp_path / name).write_text(json.dumps([(key, trained['batches']) for key, trained in found]))
     a, b = (json.loads((tmp_path / name).read_text()) for name in 'ab')
     assert a == b and len({digest for _, digest in a}) == len(a) == 6      # a size and a seed have batches of their own
@@ -115,14 +117,14 @@ def test_a_program_with_a_known_digest_is_not_trained_again(trainings, tmp_path)
     assert judge(tmp_path).job(CLONE) is None
 
 
-@pytest.mark.parametrize('what', ['steps', 'seed', 'data', 'code', 'rate', 'more seeds'])
+@pytest.mark.parametrize('what', ['steps', 'seed', 'data', 'code', 'rate', 'more seeds', 'exam'])
 def test_what_is_another_training_is_made(trainings, made, tmp_path, what):
     shutil.copytree(made[0], tmp_path / 'cache')
     text = tmp_path / 'text.txt'
     text.write_text('a text of one\'s own, with words in it. ' * 2000)
     other = {'steps': dict(tier=Tier(**QUICK.model_dump() | {'steps': 21})), 'seed': dict(first=2),
              'rate': dict(tier=Tier(**QUICK.model_dump() | {'rate': .01})), 'data': dict(corpus=text), 'code': {},
-             'more seeds': dict(seeds=3)}[what]
+             'more seeds': dict(seeds=3), 'exam': dict(secret='another')}[what]
     found = judge(tmp_path / 'cache', **other).evaluate(ZERO if what == 'code' else SOFTMAX)
     assert found['status'] == 'ok' and len(trainings) == (3 if what == 'more seeds' else 6)
 
@@ -171,7 +173,7 @@ def test_what_another_process_trained_meanwhile_stays_under_its_own_name(trainin
     job = slow.job(ZERO)
     outcome = inside(job)
     # Another process, between job and judgement
-    quick._keep(ZERO, inside(quick._training(ZERO, quick._wanted())).result)
+    quick._keep(ZERO, inside(Measurement(quick.trainings(ZERO, quick._wanted()))).result)
     found = slow.judge(ZERO, outcome)
     assert losses(found).tolist() == losses(alone).tolist()
     assert losses(judge(tmp_path / 'cache', seeds=3).evaluate(ZERO)).tolist() == losses(alone).tolist()
@@ -195,6 +197,21 @@ def test_writers_side_by_side_leave_something_whole(made, tmp_path):
             seen += 1
     assert seen and [writer.exitcode for writer in writers] == [0, 0, 0]
     assert [path.name for path in (tmp_path / 'many').iterdir()] == ['key.json']
+
+
+def test_a_cache_has_one_secret_that_only_its_owner_reads(tmp_path):
+    first, again, other = Cache(tmp_path / 'a').secret, Cache(tmp_path / 'a').secret, Cache(tmp_path / 'b').secret
+    assert first == again != other and len(first) == 32 and Cache().secret != Cache().secret
+    assert (tmp_path / 'a' / 'secret').stat().st_mode & 0o077 == 0
+    assert [path.name for path in (tmp_path / 'a').iterdir()] == ['secret']
+    (tmp_path / 'a' / 'secret').write_text('short')
+    with pytest.raises(ValueError, match='secret expected 32 characters'): Cache(tmp_path / 'a').secret
+    assert judge(tmp_path / 'b', secret=None).secret == other
+
+
+def test_the_facts_tell_secrets_apart_and_do_not_tell_them():
+    one, other = judge(), judge(secret='another')
+    assert one.facts['exam'] != other.facts['exam'] and SECRET not in json.dumps(one.facts)
 
 
 # What fails
@@ -249,13 +266,13 @@ def test_a_candidate_that_falls_far_behind_is_dropped_before_it_costs(trainings,
     evaluator = judge(tier=Tier(**QUICK.model_dump() | {'name': 'dear', 'steps': 20}))
     evaluator.prepare(Inside())
     trainings.clear()
-    assert judge().gate is None and 3 < evaluator.gate['most'] < 8
+    assert judge().gate is None and 3 < evaluator.gate[1] < 8
     free = judge(tier=evaluator.tier, gate=False)
     assert free.gate is None and free.facts == evaluator.facts | {'gate': False} and 'gate' not in evaluator.facts
     assert evaluator.evaluate(scaled(.3))['status'] == 'ok' and evaluator.job(SOFTMAX) is None
     assert len(trainings) == 3 + 6                  # one of each size at the gate, and two behind it
     trainings.clear()
-    monkeypatch.setattr(evaluator, 'gate', {**evaluator.gate, 'most': 1.})
+    monkeypatch.setattr(evaluator, 'gate', (evaluator.gate[0], 1.))
     bad = evaluator.evaluate(ZERO)
     assert (bad['status'], bad['score']) == ('dropped', None)
     assert 'at the tiny tier, where at most 1.000 is let through' in bad['why']
@@ -353,6 +370,6 @@ def test_another_device_is_another_measurement(trainings, monkeypatch, tmp_path)
     assert there.facts == here.facts | {'device': 'a GPU'} and 'device' not in here.facts
     assert there.limits.accelerator and not here.limits.accelerator
     job = there.job(SOFTMAX)
-    assert job.arguments['device'] == 'cuda' and job.limits == there.limits
+    assert job.trainings.device == 'cuda' and job.limits == there.limits
     here.evaluate(SOFTMAX)
     assert here.job(SOFTMAX) is None and there.job(SOFTMAX) is not None

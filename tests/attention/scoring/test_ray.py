@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-from quick import FRAMEWORK, QUICK, kept
+from quick import FRAMEWORK, QUICK, SECRET, kept
 from attention.search.test_search import config, history
 
 from evolora.attention.search.search import begin_search, proposer_of
 from evolora.attention.scoring.evaluation import Evaluator
+from evolora.attention.scoring.fork_server import MARK
 from evolora.attention.scoring.sandbox import Limits
 from evolora.attention.scoring.workers import Job, RayWorkers, Workers
 
@@ -36,7 +37,7 @@ def test_outcomes_come_in_their_order_and_a_bad_job_is_an_outcome(cluster):
 def test_a_search_on_a_cluster_is_the_same_search(cluster, tmp_path):
     for name, crew in (('here', Workers(2)), ('there', cluster)):
         settings = config(budget=2)
-        judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / f'cache {name}')
+        judge = Evaluator(FRAMEWORK, QUICK, cache=tmp_path / f'cache {name}', secret=SECRET)
         with begin_search(tmp_path / name, settings, judge, proposer_of(settings)) as search: search.run(workers=crew)
     here, there = history(tmp_path / 'here'), history(tmp_path / 'there')
     assert here == there and [row['status'] for row in here] == ['ok'] * 3
@@ -60,13 +61,14 @@ def test_an_accelerator_is_asked_for(cluster):
 
 
 def sleepers():
-    "Contained processes, wherever they hang"
-    found = []
-    for path in Path('/proc').glob('[0-9]*/cmdline'):
-        try: text = path.read_bytes()
+    "Contained processes, wherever they hang; not those from which they are forked"
+    found = {}
+    for entry in Path('/proc').glob('[0-9]*'):
+        try:
+            if MARK.encode() in (entry / 'environ').read_bytes():
+                found[int(entry.name)] = int((entry / 'stat').read_text().rsplit(')', 1)[1].split()[1])
         except OSError: continue
-        if b'sandbox' in text and b'-I' in text: found.append(int(path.parent.name))
-    return found
+    return [pid for pid, parent in found.items() if parent in found]
 
 
 def test_an_interrupt_stops_the_work_there_too(cluster):

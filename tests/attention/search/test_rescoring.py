@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from quick import FRAMEWORK, QUICK, SOFTMAX, Counted, Inside, inside, prepared, program, scaled
+from quick import FRAMEWORK, QUICK, SECRET, SOFTMAX, Counted, Inside, inside, prepared, program, scaled
 
 from evolora.attention.scoring import evaluation
 from evolora.attention.report import search_report
@@ -20,7 +20,8 @@ from evolora.attention.scoring.model_sizes import TIERS
 from evolora.host.mechanisms.program_source import Program, build
 from evolora.attention.report.records import Findings, read_part, read_search
 from evolora.attention.scoring.sandbox import Outcome
-from evolora.attention.scoring.training import Trained
+from evolora.attention.scoring.exam import Trained
+from evolora.attention.scoring.measurement import Trainings
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def trainings(monkeypatch): return Counted(monkeypatch)
 
 
 def fresh(framework=FRAMEWORK, **settings):
-    return Evaluator(framework, QUICK, **{'first': FRESH, 'seeds': 2} | settings)
+    return Evaluator(framework, QUICK, **{'first': FRESH, 'seeds': 2, 'secret': SECRET} | settings)
 
 
 class Watched(Inside):
@@ -86,14 +87,17 @@ def test_a_winner_that_fails_again_has_that_status(trainings):
 
 def planted(monkeypatch, extra):
     "Losses that follow a law, and are higher by `extra(module of the mechanism, dim)`"
-    def train(mechanism, tier, size, *, seed, corpus, start=None, **settings):
-        rng = np.random.default_rng([seed, size.dim])
-        draws = .01 * rng.standard_normal()          # of the seed and size, so that pairs share it
-        own = np.random.default_rng([seed, size.dim, *mechanism.__module__.encode()])
-        loss = 3 - .2 * np.log(size.dim) + draws + .001 * own.standard_normal() + extra(mechanism.__module__, size.dim)
-        both = {h: loss + .1 * (1 - h) for h in (.25, .5, 1.)}
-        return Trained('ok', '', both, both, both, {'all': 12 * size.dim**2, 'own': 0}, 1000 * tier.steps, '', 1.)
-    monkeypatch.setattr(evaluation, 'train', train)
+    def planted_loss(module, dim, seed):
+        draws = .01 * np.random.default_rng([seed, dim]).standard_normal()      # of seed and size: pairs share it
+        own = np.random.default_rng([seed, dim, *module.encode()])
+        return 3 - .2 * np.log(dim) + draws + .001 * own.standard_normal() + extra(module, dim)
+    def trained(self, run):
+        module, found = f'evolora_program_{Program(self.source).digest}', []
+        for (dim, *_), seed, _ in self.wanted:
+            both = {h: planted_loss(module, dim, seed) + .1 * (1 - h) for h in (.25, .5, 1.)}
+            found.append(Trained('ok', '', both, both, both, {'all': 12 * dim**2, 'own': 0}, 1000, '', 1.))
+        return found
+    monkeypatch.setattr(Trainings, 'trained', trained)
     monkeypatch.setattr(evaluation, 'work', inside)
 
 
@@ -209,14 +213,14 @@ def test_members_together_are_no_worse_than_they_are_on_average(trainings):
     assert first['baselines'] == pytest.approx(base[0], abs=2e-5)
     assert rows[1]['baselines'] < np.mean(base)
     for row in rows[1:]: assert row['best_member'] <= row['mean_member'] and row['loss'] < row['mean_member']
-    seeds = [(job.arguments['source'] == SOFTMAX.source, job.arguments['seed']) for job in workers.jobs]
+    seeds = [(job.trainings.source == SOFTMAX.source, job.trainings.wanted[0][1]) for job in workers.jobs]
     assert seeds == [(False, FRESH)] * 3 + [(True, FRESH), (True, FRESH + 1), (True, FRESH + 2)]
 
 
 def test_a_member_that_fails_leaves_a_smaller_ensemble(trainings):
     class Failing(Inside):
         def map(self, jobs):
-            return (Outcome('crashed', None, 'x') if job.arguments['source'] == scaled(.4).source else inside(job)
+            return (Outcome('crashed', None, 'x') if job.trainings.source == scaled(.4).source else inside(job)
                     for job in jobs)
     rows = ensemble(fresh(), [scaled(.3), scaled(.4)], Failing())
     assert [row['k'] for row in rows] == [1]

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hostile_candidates import CANDIDATES
-from quick import FRAMEWORK, QUICK, Inside, inside, kept, prepared, scaled
+from contained import contained
+from quick import FRAMEWORK, QUICK, SECRET, Inside, inside, kept, prepared, scaled
 from scipy import stats
 from scipy.special import expit
 
 from evolora.attention.search import search as discovery
-from evolora.attention.scoring import evaluation
+from evolora.attention.scoring import evaluation, measurement
 from evolora.attention.search.search import (SearchConfig, begin_search, judge_of, proposer_of, read_history,
                                              resume_search, search_config)
 from evolora.attention.search.endpoint import AnswerError, EndpointError
@@ -26,6 +27,7 @@ from evolora.attention.search.grammar import Grammar, RandomProposer
 from evolora.host.mechanisms.program_source import Program
 from evolora.attention.search.proposal_format import Member, Proposal
 from evolora.attention.scoring.sandbox import Limits
+from evolora.attention.scoring.measurement import Measurement
 from evolora.attention.scoring.workers import Job, RayWorkers, Workers, work
 from evolora.utils.randomness import stream
 
@@ -144,13 +146,13 @@ def test_a_batch_is_finished_before_it_is_asked_whether_to_stop(tmp_path, monkey
 def real_search(folder, most):
     "A search that trains, in a process that is killed after so many trainings of candidates"
     judge, settings = prepared(cache=folder / 'cache'), config(budget=3, batch=1)
-    train, made = evaluation.train, []
+    fit, made = measurement.fit_weights, []
     def counting(mechanism, tier, size, *, seed, **settings):
         with open(folder / 'made.txt', 'a') as file: file.write(f'{mechanism.__module__} {tuple(size)} {seed}\n')
         made.append(1)
         if len(made) > most: os.kill(os.getpid(), signal.SIGKILL)
-        return train(mechanism, tier, size, seed=seed, **settings)
-    evaluation.train, evaluation.work = counting, inside
+        return fit(mechanism, tier, size, seed=seed, **settings)
+    measurement.fit_weights, evaluation.work = counting, inside
     again, proposer = (folder / 'search').exists(), proposer_of(settings)
     opened = resume_search(folder / 'search', judge, proposer) if again else begin_search(
         folder / 'search', settings, judge, proposer)
@@ -179,9 +181,10 @@ def test_others_facts_are_refused(tmp_path):
     class Far(Near): facts = {'wanted': .2}
     with pytest.raises(ValueError, match='wanted 0.7 then, 0.2 now; begin a new search'):
         resume_search(tmp_path / 'a', Far(), Listed())
-    changed = [Evaluator(FRAMEWORK, QUICK, **settings).facts for settings in (
-        {}, dict(seeds=3), dict(first=5), dict(kind='slope'))] + [Evaluator('coefficient_dynamics', QUICK).facts]
-    assert len({json.dumps(facts) for facts in changed}) == 5
+    changed = [Evaluator(framework, QUICK, **{'secret': SECRET} | settings).facts for framework, settings in (
+        (FRAMEWORK, {}), (FRAMEWORK, {}), (FRAMEWORK, dict(seeds=3)), (FRAMEWORK, dict(first=5)),
+        (FRAMEWORK, dict(kind='slope')), ('coefficient_dynamics', {}), (FRAMEWORK, dict(secret='another')))]
+    assert len({json.dumps(facts) for facts in changed}) == 6
 
 
 def test_only_one_at_a_time(tmp_path):
@@ -225,7 +228,7 @@ BAD = dict(
 HARM = {name: code for name, (code, *_) in CANDIDATES.items()}         # nearly all are refused as they are read
 READ = [name for name, (_, kind, _) in CANDIDATES.items() if kind == 'read']
 # Every day, what a process of its own is not needed for is left in this one.
-CONTAINED = dict(loop=evaluation.look_at, late_memory=evaluation.train_many)
+CONTAINED = dict(loop='looked at', late_memory='trained')
 
 
 @pytest.mark.parametrize('every', [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -234,12 +237,14 @@ def test_what_is_hostile_is_classified_and_the_search_goes_on(tmp_path, monkeypa
     indented = lambda code: '\n'.join('    ' + line for line in code.split('\n'))
     sources = {name: FRAMEWORKS[FRAMEWORK].program('def matrix(self, q, k, x):\n' + indented((BAD | HARM)[name])
                                                    + '\n    return causal_softmax(q @ k.mT)') for name in names}
-    asked = {(sources[name], f'{task.__module__}:{task.__name__}') for name, task in CONTAINED.items()}
+    asked = {(sources[name], what) for name, what in CONTAINED.items()}
     hasty = Limits(seconds=100, processor_seconds=9 if every else 2)
 
     def made(job):
-        if not every and (job.arguments['source'], job.task) not in asked: return inside(job)
-        return work(replace(job, limits=hasty) if 'look_at' in job.task else job)
+        trained = isinstance(job, Measurement)
+        key = (job.trainings.source, 'trained') if trained else (job.arguments['source'], 'looked at')
+        if not every and key not in asked: return inside(job)
+        return work(job if trained else replace(job, limits=hasty))
 
     class Some(Workers):
         def map(self, jobs): return map(made, jobs)
@@ -269,21 +274,15 @@ def test_what_is_hostile_is_classified_and_the_search_goes_on(tmp_path, monkeypa
     assert [member.index for member in search.parents()] == [0, last['index']]
 
 
-def children():
-    "The processes that were started from here"
-    found = [path.read_text().split() for path in Path('/proc/self/task').glob('*/children')]
-    return {int(pid) for part in found for pid in part}
-
-
 def test_a_worker_that_is_killed_from_outside_is_tried_once_more():
-    if not list(Path('/proc/self/task').glob('*/children')): pytest.skip('this system does not list children')
+    if not Path('/proc/self').is_dir(): pytest.skip('this system does not list processes')
     for kills, status in ((1, 'ok'), (2, 'crashed')):
-        before, found, killed = children(), [], set()
+        found, killed = [], set()
         job = Job('evolora.attention.scoring.sandbox:pause', {'seconds': 1.5}, Limits(seconds=100))
         thread = threading.Thread(target=lambda: found.append(work(job)))
         thread.start()
         while thread.is_alive() and len(killed) < kills:
-            for pid in children() - before - killed:
+            for pid in set(contained()) - killed:
                 os.kill(pid, signal.SIGKILL)
                 killed.add(pid)
             time.sleep(.01)
