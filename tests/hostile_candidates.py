@@ -67,7 +67,7 @@ _ALL = {
     'large list': ('return len([0] * 10**10)', 'read', {M}, {M}),
     'large tensor': ('import torch\nreturn torch.zeros(1 << 40).sum().item()', 'grammar', {M}, {M}),
     'growing list': ('s = [bytearray(1 << 24)]\nwhile True: s.append(bytearray(1 << 24))', 'name', {M}, {M}),
-    'growing text': ('s = "x" * 1000000\nwhile True: s = s + s', 'grammar', {M}, {M}),
+    'growing text': ('s = "x" * 1000000\nwhile True: s = s + s', 'constant', {M}, {M}),
     'large mapping': ('import mmap\nreturn len(mmap.mmap(-1, 1 << 44))', 'grammar', {M}, {M}),
     # the stack
     'recursion': ('def f(): return f()\nreturn f()', 'read', {C}, {C}),
@@ -141,9 +141,9 @@ _ALL = {
     # the result
     'print gigabytes': ('while True: print("x" * (1 << 20))', 'grammar', {C}, {C}),
     'print escapes': ('print("\\x1b[2J" * 100)\nraise ValueError("\\x1b[2J\\n\\x00line")', 'name', {C}, {C}),
-    'huge result': ('return "x" * (1 << 23)', 'read', {C}, {C}),
+    'huge result': ('return "x" * (1 << 23)', 'constant', {C}, {C}),
     'no JSON': ('return object()', 'name', {C}, {C}),
-    'not a number': ('return float("nan")', 'read', {C}, {C}),
+    'not a number': ('return float("nan")', 'constant', {C}, {C}),
     'forged not a number': (WRITE + 'write(b\'{"value": NaN, "bytes": {}}\')\nos._exit(0)', 'grammar', {C}, {C}),
     'infinite number': (WRITE + 'write(b\'{"value": 1e999, "bytes": {}}\')\nos._exit(0)', 'grammar', {C}, {C}),
     'bytes that are not there': (WRITE + 'write(b\'{"value": {}, "bytes": {"a": 9}}\', b"123")\nos._exit(0)', 'grammar',

@@ -31,8 +31,8 @@ from .frameworks import (
     Framework as Framework, START as START, VARIANTS as VARIANTS, control as control, variant as variant,
 )
 from .program_source import (
-    DEEPEST as DEEPEST, LONGEST as LONGEST, Program as Program, Refused as Refused, build as build,
-    read_program as read_program, rules as rules,
+    BIGGEST as BIGGEST, DEEPEST as DEEPEST, LITERALS as LITERALS, LONGEST as LONGEST, Program as Program,
+    Refused as Refused, build as build, read_program as read_program, rules as rules,
 )
 from .mechanism_model import (
     FeedForward as FeedForward, MechanismConfig as MechanismConfig, MechanismForCausalLM as MechanismForCausalLM,

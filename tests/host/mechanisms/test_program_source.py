@@ -37,6 +37,14 @@ REFUSED = {
         HEAD + 'lambda: ' * (DEEPEST + 1) + 's', HEAD + 'not ' * 300 + 's', HEAD + 's' + '[0]' * 300,
         HEAD + '+'.join(['s'] * (2 * DEEPEST))],
     'name': [
+        # A call that may never be made unlocks nothing.
+        *(f'def setup(self):\n    if self.dim < 0: self.register_buffer("{name}", torch.zeros(1))\n' + HEAD + 's'
+          for name in ('add_module', 'train', 'apply', 'compile', 'register_forward_hook', '_parameters', 'training',
+                       'register_state_dict_post_hook', 'forward', 'project', 'not a name', '__dict__', 'dim')),
+        'def setup(self): self.register_buffer("c" + "d", torch.ones(1))',
+        'def setup(self): self.register_buffer(self.dim, torch.ones(1))',
+        'def setup(self): self.register_buffer(name="c", tensor=torch.ones(1))',
+        'def setup(self): self.register_buffer()',
         HEAD + 'open("x")', HEAD + '__import__("os")', HEAD + '__builtins__', HEAD + '__name__',
         HEAD + 'getattr(s, "x")',
         HEAD + 'eval("s")', HEAD + 'type(s)', HEAD + 'vars()', HEAD + 'print(s)', HEAD + 'object', HEAD + 'Mixer',
@@ -95,7 +103,16 @@ REFUSED = {
         'def readout(self, s, f=lambda: 1): return s', 'x: int = 1', 'x = 1\nx = 2', HEAD + 's\n' + HEAD + '-s',
         'readout = 1\n' + HEAD + 's'],
     'constant': [HEAD + '10000000', HEAD + '-10000000', HEAD + '0x' + 'f' * 5000, HEAD + '1j', HEAD + 'b"x"',
-                 'x = 2000000\n' + HEAD + 's', 'def readout(self, s, n=2000000): return s', HEAD + '"x" * 2000000'],
+                 'x = 2000000\n' + HEAD + 's', 'def readout(self, s, n=2000000): return s', HEAD + '"x" * 2000000',
+                 # Text formats, and what formats can find out how it is being watched.
+                 BODY + 'return "grad" in "%s" % s', 'f = "%s"\n' + HEAD + 'self.f % s',
+                 'def readout(self, s, f="%s"): return f % s', HEAD + '["a"]', HEAD + 's if "a" == "b" else -s',
+                 HEAD + 'F.pad(s, (0, 0), value="a")', HEAD + 'torch.einsum("i,i->i", "%s" % s, s)',
+                 HEAD + 'F.gelu(s, approximate=["tanh"])', HEAD + 'torch.exp("%s")', HEAD + '"%s" and s',
+                 # What is known by heart
+                 'table = 1\n' + HEAD + 's + torch.tensor([' + ', '.join(['12345'] * 200) + '])',
+                 HEAD + 'torch.tensor([' + '.123456789, ' * 100 + '])',
+                 'def setup(self): self.register_buffer("' + 'x' * 700 + '", torch.ones(1))'],
     'syntax': [
         '', HEAD + '(', HEAD + 'await s', HEAD + 's\n x', HEAD + 's\x00', HEAD + '"\ud800"', HEAD + 's # \ud800',
         HEAD + '9' * 5000, HEAD + '(' * 300,
@@ -132,7 +149,9 @@ def test_hostile_candidates_do_not_pass_the_front_door():
 
 def test_what_a_mechanism_needs_is_read():
     blocks = [
-        '"""A docstring."""\n' + HEAD + 's', 'name = "x"\nscale = -0.5\n' + HEAD + 's * self.scale',
+        '"""A docstring."""\n' + HEAD + 's', 'scale = -0.5\n' + HEAD + 's * self.scale',
+        HEAD + 'F.gelu(s, approximate="tanh")',
+        BODY + 'a = torch.einsum("...i,...i->...i", s, s)\n    return a',
         HEAD + 's[..., None][..., 0]',
         'def readout(self, s, power: float = -2.) -> float: return s**power', HEAD + 'sum(x for x in [s, s])',
         BODY + 'def twice(x): return 2 * x\n    return twice(s)', BODY + 'a, *b = s, s, s\n    return a + b[0]',
@@ -164,7 +183,7 @@ def test_the_frame_cannot_be_changed():
 
 def test_reading_runs_nothing_and_building_computes_nothing():
     began = time.process_time()
-    for block in [HEAD + '9**9**9**9', HEAD + '(1,) * 1000000 * 1000000', HEAD + '"%1000000000d" % 1',
+    for block in [HEAD + '9**9**9**9', HEAD + '(1,) * 1000000 * 1000000',
         HEAD + '1 << 1000000 << 1000000',
                   'def readout(self, s: torch.zeros(1000000, 1000000)): return s',
                   HEAD + 'sum(range(1000000)) ** 1000000',
