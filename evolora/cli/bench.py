@@ -191,26 +191,31 @@ def attention(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
               framework: Annotated[str, typer.Option(help='Whose softmax is the baseline.')] = 'matrix_mixers',
               workers: Annotated[int, typer.Option(min=1, help='Trainings side by side.')] = 2,
               cache: Annotated[Path | None, typer.Option(help='A folder to keep trainings in.')] = None):
-    "Does the measure of mechanisms measure? Takes about an hour on two cores."
+    "Does the measure of mechanisms measure, and can it be fooled? Takes about an hour on two cores."
     new_file(out)
     from functools import partial
     from evolora.attention.search import measure_calibration
+    from evolora.attention.scoring.cheats import CHEATS, cheat_study
     from evolora.attention.scoring.evaluation import Cache, Evaluator
     from evolora.attention.scoring.workers import Workers
     tier, count = ('tiny', 1) if quick else ('small', 20)
-    make, crew = partial(Evaluator, framework, tier, cache=Cache(cache), gate=False), Workers(workers)
+    names = tuple(CHEATS)[1:12:5] if quick else tuple(CHEATS)
+    make = partial(Evaluator, framework, tier=tier, cache=Cache(cache), gate=False)
+    crew = Workers(workers)
     with progress() as bar:
-        job = bar.add_task('training softmax', total=count)
+        job = bar.add_task('training softmax', total=count + len(names))
         judge = make(seeds=2)                                       # no candidate is refused at a gate here
         judge.prepare(crew)
         bad = measure_calibration.control_study(judge, crew)
         pairs = list(measure_calibration.null_pairs(lambda first: make(seeds=4, first=first), count, workers=crew,
                                           tick=lambda: bar.advance(job)))
+        # Where a training takes seconds; a cheat that is better shows it there as well.
+        cheats = cheat_study(make(tier='tiny', seeds=3), crew, names, tick=lambda: bar.advance(job))
     none, planted = measure_calibration.null_study(pairs), measure_calibration.power_study(pairs)
     covered = measure_calibration.coverage_study(judge.sizes, repeats=400 if quick else 4000)
-    _publish('attention', measure_calibration.calibration_rows(none, planted, covered, bad),
-             measure_calibration.calibration_targets(none, planted, covered, bad),
-             measure_calibration.calibration_tables(none, planted, covered, bad), json, out)
+    _publish('attention', measure_calibration.calibration_rows(none, planted, covered, bad, cheats),
+             measure_calibration.calibration_targets(none, planted, covered, bad, cheats),
+             measure_calibration.calibration_tables(none, planted, covered, bad, cheats), json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #0e007961
 @bench_app.command(epilog='The preset `ecology` lives each generation twice, alone and under a lab. Then `debug` lives '

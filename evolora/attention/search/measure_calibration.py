@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
+from ..scoring.cheats import got_away
 from ..scoring.evaluation import Evaluator
 from ..scoring.scaling import coverage, paired_gain
 from ..scoring.workers import Workers
@@ -79,22 +80,25 @@ def coverage_study(sizes: list[int], seeds: tuple[int, ...] = (1, 2, 3, 4), repe
     "A row for each number of seeds: how many intervals of made-up ladders hold the true slope"
     return [dict(seeds=n, coverage=coverage(sizes, seeds=n, repeats=repeats)) for n in seeds]
 
-def calibration_tables(nulls: list[dict], planted: list[dict], covered: list[dict], bad: list[dict]
-                     ) -> dict[str, pd.DataFrame]:
-    "The four tables to read, by title"
-    parts = {'Null candidates': nulls, 'Planted gaps': planted, 'Coverage of the slope': covered, 'Controls': bad}
+def calibration_tables(nulls: list[dict], planted: list[dict], covered: list[dict], bad: list[dict],
+                       cheats: list[dict]) -> dict[str, pd.DataFrame]:
+    "The five tables to read, by title"
+    parts = {'Null candidates': nulls, 'Planted gaps': planted, 'Coverage of the slope': covered, 'Controls': bad,
+             'Cheats': cheats}
     return {name: pd.DataFrame(part) for name, part in parts.items()}
 
 def calibration_rows(*parts: list[dict]) -> list[dict]:
-    "The four as rows of one table, for JSON"
+    "The five as rows of one table, for JSON"
     return [dict(part=name) | row 
-            for name, part in zip(('null', 'planted', 'coverage', 'control'), parts) for row in part]
+            for name, part in zip(('null', 'planted', 'coverage', 'control', 'cheat'), parts) for row in part]
 
-def calibration_targets(nulls: list[dict], planted: list[dict], covered: list[dict], bad: list[dict]) -> list[dict]:
-    "The targets of the four, as rows of a benchmark"
+def calibration_targets(nulls: list[dict], planted: list[dict], covered: list[dict], bad: list[dict],
+                        cheats: list[dict]) -> list[dict]:
+    "The targets of the five, as rows of a benchmark"
     wrong, found = sum(row['verdict'] == 'better' for row in nulls), sum(row['found'] for row in planted)
     low, high = (pick(row['coverage'] for row in covered) for pick in (min, max))
     below = [row['status'] == 'ok' and row['score by paired_gain'] < .5 for row in bad]
+    away = [row['cheat'] for row in cheats if got_away(row)]
     timed = [row['seconds'] for row in planted if row['seconds'] is not None]
     return [dict(name='null candidates called better', target=f'≤ {max(1, len(nulls) // 8)} of {len(nulls)}',
                  measured=f'{wrong}', met=wrong <= max(1, len(nulls) // 8)),
@@ -105,4 +109,6 @@ def calibration_targets(nulls: list[dict], planted: list[dict], covered: list[di
             dict(name="coverage of the slope's interval", target='.93 to .97', measured=f'{low:.3f} to {high:.3f}',
                  met=.93 <= low and high <= .97),
             dict(name='known-bad controls below the baseline', target='all', measured=f'{sum(below)} of {len(below)}',
-                 met=all(below))]
+                 met=all(below)),
+            dict(name='cheats that come out as better or no worse', target=f'0 of {len(cheats)}',
+                 measured=f"{len(away)}{': ' * bool(away)}{', '.join(away)}", met=not away)]

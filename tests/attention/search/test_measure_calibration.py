@@ -21,8 +21,11 @@ def planted(seconds=100., found=True): return dict(found=found, seconds=seconds)
 def bad(status='ok', score=.1): return {'status': status, 'score by paired_gain': score}
 
 
+def cheat(status, verdict=''): return dict(cheat='a trick', status=status, verdict=verdict)
+
+
 GOOD = dict(nulls=[dict(verdict='unclear')] * 40, planted=[planted()] * 20, covered=[dict(coverage=.95)],
-            bad=[bad()] * 2)
+            bad=[bad()] * 2, cheats=[cheat('ok', 'worse'), cheat('refused')])
 
 
 @pytest.mark.parametrize('name,change,met', [
@@ -37,7 +40,10 @@ GOOD = dict(nulls=[dict(verdict='unclear')] * 40, planted=[planted()] * 20, cove
     ('interval', dict(covered=[dict(coverage=.95), dict(coverage=.98)]), False),
     ('controls', dict(bad=[bad(), bad(score=.5)]), False),
     ('controls', dict(bad=[bad(), bad('crashed', None)]), False),
-    ('controls', dict(bad=[bad(), bad('dropped', None)]), False)])
+    ('controls', dict(bad=[bad(), bad('dropped', None)]), False),
+    ('cheats', dict(cheats=[cheat('ok', 'better'), cheat('refused')]), False),
+    ('cheats', dict(cheats=[cheat('ok', 'unclear'), cheat('refused')]), False),
+    ('cheats', dict(cheats=[cheat('invalid'), cheat('dropped')]), True)])
 def test_a_target_is_met_by_what_was_measured_and_by_nothing_else(name, change, met):
     assert all(line['met'] for line in calibration_targets(**GOOD))
     lines = calibration_targets(**GOOD | change)
