@@ -73,11 +73,16 @@ def write_checkpoint(folder: str | Path, ecology: Ecology, *, # the folder of th
 
 # %% ../../nbs/07_ecology/11_checkpoint_files.ipynb #f072bedf
 def checkpoints(folder: str | Path) -> list[Path]:
-    "The checkpoints of a run, oldest first"
+    "The checkpoints of a run, oldest first; ValueError where something else has the name of one"
     where = Path(folder) / 'checkpoints'
-    if where.is_symlink() or not where.is_dir(): return []
-    found = [p for p in where.iterdir() if _NAME.fullmatch(p.name) and p.is_dir() and not p.is_symlink()]
-    return sorted(found, key=lambda p: int(p.name))
+    if not os.path.lexists(where): return []
+    other = [where] if where.is_symlink() or not where.is_dir() else []
+    named = [] if other else [entry for entry in os.scandir(where) if _NAME.fullmatch(entry.name)]
+    # What is passed over would be lived through once more, unnoticed.
+    for wrong in (*other, *(entry for entry in named if not entry.is_dir(follow_symlinks=False))):
+        kind = 'a link' if wrong.is_symlink() else 'something else'
+        raise ValueError(f"{Path(wrong)} expected a folder, got {kind}; {_RESTORE}")
+    return sorted(map(Path, named), key=lambda p: int(p.name))
 
 def prune(folder: str | Path, keep: int = 2) -> None:
     "Remove all but the latest checkpoints of a run"

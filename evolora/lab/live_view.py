@@ -175,6 +175,7 @@ def barred(self: Window) -> str:
         if not checkpoints(folder): return 'this run has no checkpoint to go on from; it can only be shown'
         if taken(folder): return f'{owner(folder)} is at work in this folder; it can only be watched'
     except OSError as error: return f'this folder cannot be read: {error.strerror}'
+    except ValueError as error: return f'this run can only be shown: {error}'
     return ''
 
 @patch

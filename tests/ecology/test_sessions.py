@@ -277,7 +277,18 @@ DAMAGE = {
     'no checkpoint': (lambda f: shutil.rmtree(f / 'checkpoints'), 'expected a run with a checkpoint'),
     'checkpoints elsewhere': (lambda f: (shutil.move(f / 'checkpoints', f.parent / 'there'),
                                          (f / 'checkpoints').symlink_to(f.parent / 'there')),
-                              'expected a run with a checkpoint'),
+                              'checkpoints expected a folder, got a link'),
+    'a file for checkpoints': (lambda f: (shutil.rmtree(f / 'checkpoints'), (f / 'checkpoints').write_text('')),
+                               'checkpoints expected a folder, got something else'),
+    'a last checkpoint that is a link': (lambda f: (last(f).rename(f.parent / 'there'),
+                                                    (f / 'checkpoints' / '000004').symlink_to(f.parent / 'there')),
+                                         '000004 expected a folder, got a link; .* earlier checkpoint'),
+    'a link to nothing': (lambda f: (f / 'checkpoints' / '000009').symlink_to('nowhere'),
+                          '000009 expected a folder, got a link'),
+    'a file for a checkpoint': (lambda f: (f / 'checkpoints' / '000009').write_text(''),
+                                '000009 expected a folder, got something else'),
+    'a link among the earlier': (lambda f: (f / 'checkpoints' / '000001').symlink_to(last(f)),
+                                 '000001 expected a folder, got a link'),
     'another seed': (lambda f: edit(f / 'run.json', b'"seed": 3', b'"seed": 4'), 'run.json expected what was written'),
     'another version': (lambda f: edit(f / 'run.json', b'"version": "', b'"version": "9'), 'version was 9.* and is'),
     'another configuration': (lambda f: edit(f / 'run.json', b'"rank": ', b'"rank": 1'), 'config was changed'),
@@ -445,3 +456,6 @@ def test_pruning_takes_the_oldest(tmp_path):
     prune(tmp_path)
     assert sorted(p.name for p in (tmp_path / 'checkpoints').iterdir()) == ['000004', '000010', '1', 'x']
     with pytest.raises(ValueError): verified(tmp_path / 'checkpoints' / '000010')
+    (tmp_path / 'checkpoints' / '000003').symlink_to(tmp_path)
+    with pytest.raises(ValueError, match='000003 expected a folder, got a link'): prune(tmp_path, keep=1)
+    assert len(list((tmp_path / 'checkpoints').iterdir())) == 5
