@@ -57,5 +57,6 @@ from .checkpoint_files import (
 )
 from .sessions import (
     Session as Session, begin_session as begin_session, check_record as check_record, check_tables as check_tables,
-    colony as colony, colony_births as colony_births, resume_session as resume_session,
+    check_unedited as check_unedited, colony as colony, colony_births as colony_births,
+    resume_session as resume_session,
 )

@@ -1,4 +1,5 @@
 """A run that was stopped goes on bit for bit, from every preset; what is damaged is refused, and nothing is changed."""
+import hashlib
 import json
 import os
 import shutil
@@ -355,6 +356,26 @@ def test_a_generation_without_a_row_is_noticed(host, copy):
     known['tables']['timings'] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
     manifest.write_text(json.dumps(known | {'sha256': _own(known)}))
     refused(copy, host, 'a row and a timing for each of 4 generations')
+
+
+@pytest.mark.parametrize('keep', [0, 1, 10, .5], ids=['none', 'a byte', 'half a row', 'half of the rows'])
+def test_no_rows_are_cut_that_a_checkpoint_has_lived_through(host, copy, keep):
+    "After a forged manifest; rows of later generations, and what a power cut left, are cut as ever"
+    path, manifest = copy / 'episodes.jsonl', last(copy) / 'manifest.json'
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = b''.join(lines[:len(lines) // 2]) if keep == .5 else path.read_bytes()[:keep]
+    known = json.loads(manifest.read_text())
+    known['tables']['episodes'] = {'bytes': len(kept), 'sha256': hashlib.sha256(kept).hexdigest()}
+    manifest.write_text(json.dumps(known | {'sha256': _own(known)}))
+    refused(copy, host, 'episodes.jsonl expected only rows of later generations after')
+
+
+def test_what_a_kill_left_after_a_checkpoint_is_cut(host, copy, good):
+    rows = (good / 'ledger.jsonl').read_bytes()
+    later = rows.splitlines()[-1].replace(b'"generation": 3', b'"generation": 4')
+    for left in (later + b'\n', b'\0' * 5000, later + b'\n' + later[:40], b'\0' * 30 + b'\n' + later + b'\n', b'7\n'):
+        (copy / 'ledger.jsonl').write_bytes(rows + left)
+        with resume_session(copy, host): assert (copy / 'ledger.jsonl').read_bytes() == rows
 
 
 def test_a_foreign_host_is_named(copy):
