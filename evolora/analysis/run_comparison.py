@@ -18,23 +18,15 @@ from ..ecology.run_folder import Run, config_differences, differences
 from ..utils.statistics import Interval
 
 # %% ../../nbs/10_analysis/04_run_comparison.ipynb #4cb94547
-def _check(run: Run) -> None:
-    "ValueError if a run differs from what its latest checkpoint recorded; without a checkpoint nothing is checked"
-    from evolora.ecology.checkpoint_files import checkpoints, read_manifest      # brings torch
-    from evolora.ecology.sessions import check_record, check_tables
-    for latest in checkpoints(run.folder)[-1:]:
-        manifest = read_manifest(latest)
-        check_record(run, manifest)
-        check_tables(run, manifest['tables'])
-
 def comparable(folders: Iterable[str | Path]) -> list[Run]:
     "The runs in these folders; ValueError names what two of them may not differ in"
+    from evolora.ecology.sessions import check_unedited      # brings torch
     runs = [Run.open(folder) for folder in folders]
     if len(runs) < 2: raise ValueError(f"expected two runs or more to compare, got {len(runs)}; name another")
     places = [run.folder.resolve() for run in runs]
     if twice := [run.folder for run, place in zip(runs, places) if places.count(place) > 1]:
         raise ValueError(f"expected every run once, got {twice[0]} twice; name each once")
-    for run in runs: _check(run)
+    for run in runs: check_unedited(run)
     fixed = [{k: h for k, h in run.hashes.items() if k != 'config'} for run in runs]
     for run, mine in zip(runs[1:], fixed[1:]):
         if wrong := differences(fixed[0], mine) or differences(mine, fixed[0]):

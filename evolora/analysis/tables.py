@@ -65,8 +65,9 @@ def _check(folder: Path, table: str, frame: pd.DataFrame) -> None:
                              f"{'none' if wrong else 'others'} in one; restore the file from a copy")
 
 def load(folder) -> RunData:
-    "All tables of the run in a folder; ValueError if it is no run, or if no generation has ended yet"
-    run = Run.open(folder)
+    "All tables of the run in a folder; ValueError if it is no run, was edited, or if no generation has ended yet"
+    from evolora.ecology.sessions import check_unedited      # brings torch
+    check_unedited(run := Run.open(folder))
     about = {'host': run.host.get('id', '?'), 'seed': run.seed, 'version': run.version,
              'configuration': run.hashes['config'][:12]}
     tables = {table: run.read(table) for table in TABLES}

@@ -20,6 +20,7 @@ from jinja2 import TemplateError
 from .. import __version__
 from ..assimilation.merging import consensus, evidence_weights
 from ..ecology.run_folder import Run, escape
+from ..ecology.sessions import check_unedited
 from .free_questions import router_of
 from .evaluation import Evaluation, answer, candidates, cells_of, compare, answer_all, selection
 from .forgetting import ORDINARY, forgotten
@@ -320,6 +321,7 @@ def export(population: Population, organelle: str, # an id, best, or merged
            seed: int = 0, on_way: _OnWay = lambda *_: None) -> Path:
     "Write an organelle, the best one, or the merged colony as a peft folder with a model card"
     check_exportable(population)
+    if run is not None: check_unedited(run)     # the card tells a descent
     out, weights = Path(out), population.host.weights_hash()
     if run is not None and run.hashes.get('host') != weights:
         raise ValueError(f"expected the host of the run (weights {run.hashes.get('host')!r:.40}), got {weights!r}; "

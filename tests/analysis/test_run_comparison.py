@@ -1,11 +1,16 @@
 """Runs side by side: what was set differently is shown first, and what may not differ is refused by name."""
 import json
+import shutil
 
 import pytest
 from scipy.stats import t
 from synthetic import write_run
 
 from evolora.analysis.run_comparison import comparable, comparison, mean_interval
+from evolora.analysis.run_animation import timeline
+from evolora.analysis.tables import load
+from evolora.analysis.weights import inspect
+from evolora.ecology.checkpoint_files import checkpoints
 from evolora.ecology.config import load_config
 from evolora.analysis.run_dashboard import dashboard
 from evolora.ecology.ecology import Ecology
@@ -38,7 +43,6 @@ def test_what_differs_comes_first_and_nothing_else(runs):
 
 @pytest.mark.parametrize('key', ['host', 'streams', 'grader', 'cost'])
 def test_what_may_not_differ_is_named(runs, tmp_path, key):
-    import shutil
     other = shutil.copytree(runs / 'one', tmp_path / 'other')
     record = json.loads((other / 'run.json').read_text())
     record['hashes'][key] = 'f' * 16
@@ -64,6 +68,49 @@ def test_what_was_edited_is_not_compared(tmp_path):
             comparable([tmp_path / 'one', tmp_path / 'two'])
         assert '\n' not in str(error.value)
         path.write_text(text)
+
+
+EDITS = {'a table': (lambda f: edit(f / 'generations.jsonl', '"alive": ', '"alive": 1'), 'generations.jsonl expected'),
+         'the record': (lambda f: edit(f / 'run.json', '"seed": ', '"seed": 1'), 'run.json expected what was written'),
+         'a manifest': (lambda f: edit(next(f.glob('checkpoints/*/manifest.json')), '"bytes": ', '"bytes": 1'),
+                        'manifest.json expected a manifest as it was written'),
+         'a table cut short': (lambda f: (f / 'episodes.jsonl').write_text(''), 'episodes.jsonl: expected at least'),
+         'a table that is gone': (lambda f: (f / 'episodes.jsonl').unlink(), 'episodes.jsonl expected .* got no file'),
+         'checkpoints elsewhere': (lambda f: (f / 'checkpoints').rename(f / 'x') and
+                                   (f / 'checkpoints').symlink_to('x'), 'checkpoints expected a folder, got a link')}
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.fixture(scope='module')
+def sealed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('sealed') / 'run'
+    with begin_session(folder, tiny_host(), load_config('debug')) as session: session.live(1, log=None)
+    for earlier in checkpoints(folder)[:-1]: shutil.rmtree(earlier)
+    return folder
+
+
+@pytest.mark.parametrize('what', EDITS)
+def test_what_was_edited_is_not_shown(sealed, tmp_path, what):
+    "Whatever reads the tables of one run refuses what a comparison refuses"
+    folder, (change, message) = shutil.copytree(sealed, tmp_path / 'run'), EDITS[what]
+    change(folder)
+    for show in (load, report, dashboard, timeline, lambda f: inspect(f, 'o1')):
+        with pytest.raises(ValueError, match=message) as error: show(folder)
+        assert '\n' not in str(error.value) and str(folder) in str(error.value)
+    assert not any((folder / name).exists() for name in ('report.md', 'charts', 'dashboard.html', 'timeline.gif'))
+
+
+def test_rows_after_the_latest_checkpoint_are_shown(sealed, tmp_path):
+    "A run that goes on is ahead of its checkpoint"
+    folder = shutil.copytree(sealed, tmp_path / 'run')
+    with (folder / 'generations.jsonl').open('a') as file:
+        file.write((folder / 'generations.jsonl').read_text().replace('"generation": 0', '"generation": 1'))
+    assert len(load(folder).generations) == 2
 
 
 def test_one_run_is_no_comparison(runs):

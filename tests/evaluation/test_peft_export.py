@@ -27,7 +27,9 @@ from evolora.host.model import EMBEDDED, Origin, load_host, tiny_host
 from evolora.assimilation.merging import consensus
 from evolora.organelles.population import Organelle, Population, Traits
 from evolora.utils.randomness import stream
+from evolora.ecology.config import load_config
 from evolora.ecology.run_folder import Run
+from evolora.ecology.sessions import begin_session
 from evolora.tasks.families import ID_CELLS, Cell
 from evolora.ecology.variation import OPERATORS
 
@@ -250,6 +252,14 @@ def test_who_and_where_from_are_checked(living, tmp_path):
     assert 'expected the host of the run (weights None)' in wrong_lines(
         lambda: export(living, 'o1', tmp_path / 'out', run=other))
     assert not (tmp_path / 'out').exists() and run.hashes['more'] == 'x'
+
+
+def test_the_descent_of_a_run_that_was_edited_is_not_told(living, tmp_path):
+    with begin_session(tmp_path / 'run', living.host, load_config('debug')) as session: session.live(1, log=None)
+    path = session.run.path('lineage')
+    path.write_text(path.read_text().replace('founder', 'founded', 1))
+    wrong = wrong_lines(lambda: export(living, 'o1', tmp_path / 'out', run=session.run))
+    assert f'{path} expected the rows that were written, got others' in wrong and not (tmp_path / 'out').exists()
 
 
 def test_a_host_without_a_chat_template_is_asked_in_its_own_form(tmp_path):
