@@ -7,9 +7,10 @@ from .randomness import (
     seed_of as seed_of, stream as stream,
 )
 from .files import (
-    append as append, check_new_folder as check_new_folder, digest as digest, locked as locked,
-    new_folder as new_folder, owner as owner, parse_json as parse_json, read_json as read_json, sweep as sweep,
-    sync as sync, taken as taken, truncate as truncate, write_whole as write_whole,
+    append as append, check_new_folder as check_new_folder, checked_file as checked_file, digest as digest,
+    first_bytes as first_bytes, locked as locked, new_folder as new_folder, owner as owner,
+    parse_json as parse_json, read_file as read_file, read_json as read_json, sweep as sweep, sync as sync,
+    taken as taken, truncate as truncate, write_whole as write_whole,
 )
 from .registry import (
     NAME as NAME, Parts as Parts, fingerprint as fingerprint,
@@ -19,7 +20,7 @@ from .statistics import (
     paired as paired, power_pairs as power_pairs, sign_flip as sign_flip, wilson as wilson,
 )
 from .terminal import (
-    Bars as Bars, EVERY as EVERY, Tracker as Tracker, exists as exists, log as log, meanwhile as meanwhile,
-    new_file as new_file, new_folder_for as new_folder_for, progress as progress, show as show, tracked as tracked,
-    visible as visible,
+    Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, exists as exists, log as log,
+    meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for, progress as progress,
+    show as show, tracked as tracked, visible as visible,
 )

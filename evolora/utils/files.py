@@ -4,14 +4,16 @@
 
 # %% auto #0
 __all__ = ['sync', 'write_whole', 'append', 'truncate', 'check_new_folder', 'new_folder', 'sweep', 'digest', 'parse_json',
-           'read_json', 'taken', 'owner', 'locked']
+           'checked_file', 'read_file', 'first_bytes', 'read_json', 'taken', 'owner', 'locked']
 
 # %% ../../nbs/01_utils/02_files.ipynb #93d7e8a1
 import hashlib
 import json
+import math
 import os
 import shutil
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -115,20 +117,45 @@ def digest(path: str | Path, size: int | None = None) -> str:
 # %% ../../nbs/01_utils/02_files.ipynb #fa1dbe62
 def _refuse(constant: str): raise ValueError(f'{constant} is not JSON')
 
+def _unique(pairs: list[tuple]) -> dict:
+    "An object whose keys are all different: of two values, no reader could say which one counts"
+    found = dict(pairs)
+    if len(found) == len(pairs): return found
+    seen = set()
+    twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+    raise ValueError(f'the key {twice!r:.60} stands in it twice')
+
 def parse_json(data: bytes, most: int = 1 << 20):
-    "Strict JSON from untrusted bytes; ValueError for anything else"
+    "Strict JSON from untrusted bytes; ValueError for anything else, also for a key that stands twice"
     if len(data) > most: raise ValueError(f'{len(data)} bytes are more than the {most} that it may have')
-    try: return json.loads(data.decode(), parse_constant=_refuse)
+    try: return json.loads(data.decode(), parse_constant=_refuse, object_pairs_hook=_unique)
     except RecursionError: raise ValueError('it is nested too deeply') from None
+
+def checked_file(path: str | Path, most: float = 1 << 26) -> Path:
+    "The path, where it leads to a plain file of at most so many bytes; ValueError for a device, a pipe, a folder, more"
+    path = Path(path)
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        kind = 'a folder' if stat.S_ISDIR(found.st_mode) else 'a device or a pipe'
+        raise ValueError(f"{path} expected a file, got {kind}; give a file")
+    if found.st_size <= most: return path
+    raise ValueError(f"{path} expected at most {most} bytes, got {found.st_size}; give a smaller file")
+
+def read_file(path: str | Path, most: int = 1 << 26) -> bytes:
+    "The bytes of a `checked_file`: of a path of unknown origin, which may lead to what never ends"
+    return checked_file(path, most).read_bytes()
+
+def first_bytes(path: str | Path, n: int = 1 << 12) -> bytes:
+    "The beginning of a plain file of any size"
+    with checked_file(path, math.inf).open('rb') as file: return file.read(n)
 
 def read_json(path: str | Path, most: int = 1 << 26) -> dict:
     "The object in a JSON file of at most so many bytes; ValueError when it is missing or something else"
     path = Path(path)
-    if not path.is_file():
+    if not os.path.exists(path):
         raise ValueError(f"{path.parent} has no {path.name}; expected a folder that was written with one")
-    if (size := path.stat().st_size) > most:
-        raise ValueError(f"{path} expected at most {most} bytes, got {size}; this was not written by evolora")
-    try: found = parse_json(path.read_bytes(), most)
+    data = read_file(path, most)
+    try: found = parse_json(data, most)
     except ValueError as e: raise ValueError(f"{path} expected JSON, got something else ({e}); get it again") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path} expected a JSON object, got {type(found).__name__}; get it again")

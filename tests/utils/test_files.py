@@ -8,10 +8,11 @@ import sys
 import textwrap
 
 import pytest
+from endless import MADE
 
 from evolora.utils import files
-from evolora.utils.files import (append, digest, locked, new_folder, owner, parse_json, read_json, sweep, truncate,
-                                 write_whole)
+from evolora.utils.files import (append, checked_file, digest, locked, new_folder, owner, parse_json, read_file,
+                                 read_json, sweep, truncate, write_whole)
 
 
 def inside(code, *arguments, limit=None):
@@ -109,7 +110,8 @@ def test_fingerprints_are_of_so_many_bytes(tmp_path):
     with pytest.raises(ValueError, match=f'at least {4 << 20} bytes, got {3 << 20}'): digest(tmp_path / 'x', 4 << 20)
 
 
-@pytest.mark.parametrize('data', [b'', b'{', b'[' * 10**5, b'NaN', b'-Infinity', b'\xff', b'"' + b'x' * 2000 + b'"'])
+@pytest.mark.parametrize('data', [b'', b'{', b'[' * 10**5, b'NaN', b'-Infinity', b'\xff', b'"' + b'x' * 2000 + b'"',
+                                  b'{"a": 1, "a": 1}', b'[{"b": {"a": 1, "c": [], "a": 2}}]'])
 def test_what_is_no_json_is_refused_in_one_line(tmp_path, data):
     with pytest.raises(ValueError) as error: parse_json(data, 1000)
     assert '\n' not in str(error.value) and len(str(error.value)) < 200
@@ -124,6 +126,29 @@ def test_an_object_is_wanted(tmp_path):
     with pytest.raises(ValueError, match='has no y.json'): read_json(tmp_path / 'y.json')
     (tmp_path / 'x.json').write_text('{"a": 1}')
     assert read_json(tmp_path / 'x.json') == {'a': 1}
+
+
+def test_a_key_stands_once():
+    assert parse_json(b'{"a": {"b": 1}, "b": {"a": 2, "b": null}}') == {'a': {'b': 1}, 'b': {'a': 2, 'b': None}}
+    with pytest.raises(ValueError, match="'b' stands in it twice"): parse_json(b'{"a": 1, "b": {"b": 1}, "b": 3}')
+
+
+@pytest.mark.parametrize('make', MADE)
+@pytest.mark.parametrize('read', [read_file, read_json, checked_file])
+def test_what_is_no_plain_file_is_not_read(tmp_path, read, make):
+    make(tmp_path / 'x.json')
+    named = 'at most' if make.__name__ == 'sparse' else 'a file, got a'
+    with pytest.raises(ValueError, match=f'x.json expected {named}') as error: read(tmp_path / 'x.json')
+    assert '\n' not in str(error.value)
+
+
+def test_a_plain_file_is_read_as_far_as_it_may(tmp_path):
+    (tmp_path / 'x').write_bytes(b'1234')
+    (tmp_path / 'link').symlink_to('x')
+    assert read_file(tmp_path / 'x', 4) == read_file(str(tmp_path / 'link')) == b'1234'
+    assert checked_file(tmp_path / 'x') == tmp_path / 'x'
+    with pytest.raises(ValueError, match='at most 3 bytes, got 4'): read_file(tmp_path / 'x', 3)
+    with pytest.raises(FileNotFoundError): read_file(tmp_path / 'y')
 
 
 # --- one at a time
