@@ -6,6 +6,7 @@
 __all__ = ['PRESETS', 'RENAMED', 'EcologyConfig', 'checked_config', 'changed_config', 'load_config']
 
 # %% ../../nbs/07_ecology/03_config.ipynb #d9b7da8b
+from collections import Counter
 from pathlib import Path
 from reprlib import repr as short
 
@@ -24,11 +25,12 @@ from ..organelles.updates import PlasticityConfig
 from ..tasks.curriculum import CurriculumConfig
 from ..tasks.forms import Form, form_named
 from ..tasks.families import ID_CELLS, Cell, cell_hashes
+from ..utils.files import read_file
 
 # %% ../../nbs/07_ecology/03_config.ipynb #d1c8f41c
 class EcologyConfig(BaseModel):
     "Everything that decides a run, apart from the host and the seed"
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     cells: list[str] = Field([str(c) for c in ID_CELLS], min_length=1, description='cells to play in, like math:2')
     founders: int = Field(4, ge=1,
                           description='organelles at the start; the first is a no-op that answers as the host')
@@ -120,16 +122,36 @@ def changed_config(config: EcologyConfig, changes: dict) -> EcologyConfig:
                                         else v for k, v in new.items()}
     return EcologyConfig.model_validate(merged(config.model_dump(), changes))
 
+class _Loader(yaml.SafeLoader):
+    "YAML without what 1.2 took out, merges, and without keys that stand twice and numbers that nothing can hold"
+    def construct_yaml_int(self, node):
+        if abs(found := super().construct_yaml_int(node)) < 1 << 63: return found
+        raise yaml.constructor.ConstructorError(problem='a whole number of more than 63 bits')
+
+    def construct_mapping(self, node, deep=False):
+        keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        if any(key.tag == 'tag:yaml.org,2002:merge' for key in keys):     # each level may double what stands there
+            raise yaml.constructor.ConstructorError(problem='<< is not read; write out what it stands for')
+        found = super().construct_mapping(node, deep)
+        if len(found) == len(keys): return found
+        twice = Counter(str(key.value) for key in keys).most_common(1)[0][0]
+        raise yaml.constructor.ConstructorError(problem=f'the key {twice[:60]!r} stands in it twice')
+
+_Loader.add_constructor('tag:yaml.org,2002:int', _Loader.construct_yaml_int)
+
 def load_config(source: str | Path) -> EcologyConfig:
     "The configuration of a preset, or of a YAML file"
     presets = sorted(p.stem for p in PRESETS.glob('*.yaml'))
     path = PRESETS / f'{source}.yaml' if str(source) in presets else Path(source)
-    try: text = path.read_text(encoding='utf-8')
+    try:
+        if path.is_dir(): raise IsADirectoryError
+        text = read_file(path, 1 << 16).decode()
     except (OSError, UnicodeDecodeError):
         raise ValueError(f"expected a preset ({', '.join(presets)}) or a readable YAML file, "
                          f"got {str(source)!r}") from None
-    try: values = yaml.safe_load(text) or {}
-    except (yaml.YAMLError, ValueError, RecursionError) as e:
+    try: values = yaml.load(text, _Loader) or {}
+    # Of an explicit tag that does not fit, like !!int "", PyYAML hands on whatever Python says.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError) as e:
         problem = ' '.join(str(getattr(e, 'problem', None) or e).split())[:100]
         raise ValueError(f"{source}: expected YAML, got something else ({problem}); mend the file") from None
     if not isinstance(values, dict):

@@ -35,7 +35,7 @@ from ..utils.randomness import stream
 # %% ../../nbs/07_ecology/08_cost_forecast.ipynb #350110ca
 class HostProfile(BaseModel):
     "What is known of a host without its weights, and without asking the hub"
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     name: str = Field(description='short name, as `load_host` takes it')
     hub: str | None = Field(description='id on the hub; null for a GGUF file out of a package')
     model_type: str = Field(pattern='^(qwen2|qwen3|gemma3_text|llama)$',

@@ -244,7 +244,7 @@ def discovery(table: pd.DataFrame) -> pd.DataFrame:
 # %% ../../nbs/13_experiments/06_gate_calibration.ipynb #52092109
 class Sizes(BaseModel):
     "How much is simulated"
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     streams: int = Field(2000, ge=10, description='streams of pairs for each share of false accepts')
     late: int = Field(500, ge=10, description='streams at the fiftieth gate')
     sequences: int = Field(500, ge=2, description='confidence sequences of each distribution')

@@ -37,7 +37,7 @@ from ..utils.randomness import stream
 # %% ../../nbs/13_experiments/08_merge_ablation.ipynb #849bf6b0
 class Settings(BaseModel):
     "What all lives of an experiment share"
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     host: str = Field('embedded', description='`embedded`, a model folder, or a Hugging Face id')
     generations: int = Field(60, ge=1, description='of the life with merges; its twin lives for as many GFLOPs')
     audit: int = Field(512, ge=8, description='selection questions in the audit of a merge')
