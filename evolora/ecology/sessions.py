@@ -25,7 +25,7 @@ from .ecology import Ecology
 from .record import Generation, hashes_of
 from .run_folder import TABLES, Run, begin, differences
 from ..host.adapters import Factors
-from ..host.model import Host, load_host
+from ..host.model import Host, recorded_host
 from ..organelles.population import Population
 from ..utils.files import digest, locked, parse_json, sweep, sync, truncate, write_whole
 
@@ -210,7 +210,7 @@ def resume_session(folder: str | Path, host: Host | None = None, *, # default: t
         if not (known := checkpoints(folder)):
             raise ValueError(f"expected a run with a checkpoint, got {folder}; make one with `evolora run --out DIR`")
         config = checked_config(run.config, folder / 'run.json')
-        host = host or load_host(run.host['id'], **{k: run.host.get(k) for k in ('device', 'dtype', 'threads')})
+        host = host or recorded_host(run.host['id'], **{k: run.host.get(k) for k in ('device', 'dtype', 'threads')})
         host = host.in_form(config.form)
         then, now = (run.host | run.hashes | {'version': run.version},
                      hashes_of(host) | host.arithmetic | {'version': __version__})
@@ -239,7 +239,7 @@ def _grown(folder: str | Path, hosts: dict[str, Host] | None, threads: int) -> t
     "The organelles of the latest checkpoint of a run, the run, and the checkpoint"
     run, hosts = Run.open(folder), {} if hosts is None else hosts
     name = run.host['id']
-    host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(
+    host = hosts[name] if name in hosts else hosts.setdefault(name, recorded_host(
         name, dtype=run.host.get('dtype'), threads=threads))
     host = host.in_form(checked_config(run.config, run.folder / 'run.json').form)
     if wrong := differences(run.hashes, hashes_of(host)):

@@ -31,7 +31,7 @@ from ..evaluation.forgetting import forgotten
 from ..evaluation.routing import Router, fit_router
 from .trainer import MATCHES, Condition, Spent, Trainer
 from ..host.adapters import read_peft
-from ..host.model import Host, load_host
+from ..host.model import Host, recorded_host
 from ..organelles.population import Population
 from ..organelles.updates import PlasticityConfig
 from ..tasks.family import Task
@@ -314,7 +314,7 @@ def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
     else: where, name, hashes = folder, read_json(folder / 'adapter_config.json').get('base_model_name_or_path'), {}
     if not isinstance(name, str) or not isinstance(hashes, dict):
         raise ValueError(f"{folder} expected the name of its host and hashes, got neither; get the folder again")
-    host = hosts[name] if name in hosts else hosts.setdefault(name, load_host(name, threads=1))
+    host = hosts[name] if name in hosts else hosts.setdefault(name, recorded_host(name, threads=1))
     host = host.in_form(form)
     now = {'form': None} | hashes_of(host) | cell_hashes(cells or ())
     if other := differences(hashes, {k: x for k, x in now.items() if k in hashes or (noted and k == 'form')}):

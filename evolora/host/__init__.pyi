@@ -34,6 +34,7 @@ from .downloads import (
     KNOWN as KNOWN, Known as Known, OnWay as OnWay, cache_folder as cache_folder,
     check_host_room as check_host_room, describe as describe, fetch as fetch, fetched as fetched, found as found,
     known as known, known_file as known_file, room as room, sound as sound, take_member as take_member,
+    without_hub as without_hub,
 )
 from .gguf import (
     Header as Header, Tensor as Tensor, dequantise as dequantise, gguf_config as gguf_config, is_gguf as is_gguf,
@@ -43,7 +44,8 @@ from .model import (
     ARCHITECTURES as ARCHITECTURES, EMBEDDED as EMBEDDED, Generation as Generation, HUB as HUB, Host as Host,
     Origin as Origin, byte_tokenizer as byte_tokenizer, check_room as check_room, generate as generate,
     host_dtype as host_dtype, host_id as host_id, host_source as host_source, load_host as load_host,
-    read_config as read_config, reading_model as reading_model, tiny_host as tiny_host,
+    read_config as read_config, reading_model as reading_model, recorded_host as recorded_host,
+    tiny_host as tiny_host, use_threads as use_threads,
 )
 from .pretraining import (
     ASSISTANT as ASSISTANT, ATTENTION as ATTENTION, CHAT_TEMPLATE as CHAT_TEMPLATE, CONVICTION as CONVICTION,

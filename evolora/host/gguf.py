@@ -8,6 +8,7 @@ __all__ = ['Tensor', 'Header', 'is_gguf', 'read_header', 'write_tiny_gguf', 'ggu
 # %% ../../nbs/04_host/07_gguf.ipynb #75b4254d
 import json
 import math
+import os
 import shutil
 import struct
 import sys
@@ -40,10 +41,17 @@ class _Cursor:
     def __init__(self, path: Path):
         self.file, self.left, self.entries = path.open('rb'), path.stat().st_size, 0
 
-    def take(self, n: int) -> bytes:
+    def _pass(self, n: int) -> None:
         if n > self.left: raise ValueError(f'it ends {n - self.left:,} bytes too early')
         self.left -= n
+
+    def take(self, n: int) -> bytes:
+        self._pass(n)
         return self.file.read(n)
+
+    def skip(self, n: int) -> None:
+        self._pass(n)
+        self.file.seek(n, os.SEEK_CUR)
 
     def number(self, code: str): return struct.unpack(f'<{code}', self.take(struct.calcsize(f'<{code}')))[0]
 
@@ -59,9 +67,9 @@ class _Cursor:
         inner, n = self.number('I'), self.number('Q')
         self.entries += n
         if self.entries > _MOST: raise ValueError(f'a list of {n:,} entries')
-        if inner in _SCALARS: self.take(n * struct.calcsize(_SCALARS[inner]))
+        if inner in _SCALARS: self.skip(n * struct.calcsize(_SCALARS[inner]))
         elif inner == _TEXT:
-            for _ in range(n): self.take(self.number('Q'))
+            for _ in range(n): self.skip(self.number('Q'))
         else: raise ValueError(f'a list of the unknown type {inner}')
         return n
 

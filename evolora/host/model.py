@@ -4,11 +4,13 @@
 
 # %% auto #0
 __all__ = ['EMBEDDED', 'HUB', 'ARCHITECTURES', 'Generation', 'Host', 'check_room', 'generate', 'host_source', 'host_id',
-           'reading_model', 'read_config', 'host_dtype', 'Origin', 'load_host', 'byte_tokenizer', 'tiny_host']
+           'reading_model', 'read_config', 'host_dtype', 'Origin', 'use_threads', 'load_host', 'recorded_host',
+           'byte_tokenizer', 'tiny_host']
 
 # %% ../../nbs/04_host/08_model.ipynb #9a146fe1
 import hashlib
 import os
+import shlex
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -34,12 +36,13 @@ from transformers import logging as transformers_logging
 
 import evolora.host.mechanisms.mechanism_model    # with it, transformers reads folders of mechanisms
 from .fast_layers import Decoder, Prefixes, supported
-from .downloads import KNOWN, fetched
+from .downloads import KNOWN, fetched, without_hub
 from .flops import FlopMeter
-from .gguf import gguf_config, is_gguf, plain_folder
+from .gguf import gguf_config, is_gguf, plain_folder, read_header
 from .sampling import MARGIN, Authors, Below, Kept, sample
 from ..tasks.forms import Form
-from ..utils.files import digest
+from ..utils.files import checked_file, digest
+from ..utils.terminal import MAX_THREADS
 
 # %% ../../nbs/04_host/08_model.ipynb #caeb5ba5
 @dataclass
@@ -252,6 +255,8 @@ def _local(name: str | Path) -> Path | None:
         if not (source / part).is_file():
             raise ValueError(f"expected a model folder with {part}, got {source}; "
                              "give 'embedded', a folder that save_pretrained wrote, a .gguf file, or a hub id")
+    for file in source.iterdir():
+        if file.suffix in ('.json', '.jinja', '.txt') and file.is_file(): checked_file(file, 1 << 28)
     return source.resolve()
 
 def host_source(name: str | Path) -> Path | str:
@@ -351,16 +356,24 @@ def _origin(source: Path | str, sha256: str, config) -> Origin:
     if isinstance(source, Path): return Origin(', '.join(sorted(p.name for p in source.glob('*.safetensors'))))
     return Origin('model.safetensors', commit=getattr(config, '_commit_hash', None) or '')
 
-def load_host(name: str | Path = 'embedded', *, # 'embedded', a name out of `KNOWN`, a folder, a .gguf file, or a hub id
+def use_threads(threads: int) -> None:
+    "Compute with so many torch threads; ValueError for more than torch survives"
+    if not 1 <= threads <= MAX_THREADS:
+        raise ValueError(f"threads expected 1 to {MAX_THREADS}, got {threads!r:.40}; "
+                         "give at most as many as there are cores")
+    torch.set_num_threads(threads)
+
+def load_host(name: str | Path = 'embedded', *, # 'embedded', a name out of `KNOWN`, a folder, a .gguf file, a hub id
               device: str | None = None, # default: cuda, mps or cpu, whichever is there first
               dtype: torch.dtype | str | None = None, # default: float32 on cpu, what the model was saved in elsewhere
               threads: int | None = None, # torch threads; one a process is often fastest on small machines
              ) -> Host:
     "Load and freeze a causal language model; its `origin` names the file or commit of the weights"
-    if threads: torch.set_num_threads(threads)
+    if threads is not None: use_threads(threads)
     source, device = host_source(name), _device(device)
     dtype, a_file, id = host_dtype(dtype, device), _is_file(name, source), host_id(name)
     with reading_model(name):
+        if a_file and id not in KNOWN: read_header(source)      # before all of a file that is none is read
         sha256 = digest(source) if a_file else ''
         if (known := KNOWN.get(id)) and a_file and sha256 != known.sha256:
             raise ValueError(f'its SHA-256 is another one; evolora host fetch {id}')
@@ -368,6 +381,15 @@ def load_host(name: str | Path = 'embedded', *, # 'embedded', a name out of `KNO
         host = Host(model.to(device), tokenizer, id=id)
     host.origin = _origin(source, sha256, model.config)
     return host
+
+def recorded_host(name: str | Path, **how) -> Host: # the keywords are those of `load_host`
+    "`load_host` for a name in a file, which a stranger may have written: what is not on this machine is not fetched"
+    try:
+        with without_hub(): return load_host(name, **how)
+    except ValueError:
+        if isinstance(host_source(name), Path): raise
+        raise ValueError(f"expected a host that is on this machine, got {str(name)[:200]!r}, which a file names; if "
+                         f"you trust it: evolora host measure --host {shlex.quote(str(name)[:200])}") from None
 
 # %% ../../nbs/04_host/08_model.ipynb #7b7ad204
 ARCHITECTURES = {'qwen3': (Qwen3Config, Qwen3ForCausalLM), 'qwen2': (Qwen2Config, Qwen2ForCausalLM),
