@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from ..utils.files import write_whole
+from ..utils.files import first_bytes, write_whole
 
 # %% ../../nbs/10_analysis/07_offline_page.ipynb #0126aa90
 def inert(text, limit: int = 200) -> str:
@@ -284,7 +284,7 @@ def check_page(path) -> None:
     "ValueError where a page cannot be written, or would be written over something that evolora did not write"
     path = Path(path)
     if path.is_dir(): raise ValueError(f"expected a file for the page, got the folder {path}; add a name to it")
-    if path.exists() and _MARK not in path.read_text(encoding='utf-8', errors='replace')[:2000]:
+    if path.exists() and _MARK.encode() not in first_bytes(path):
         raise ValueError(f"{path}: expected no file, or a page that evolora wrote, got another; rename it")
 
 def write_page(path, text: str) -> Path:

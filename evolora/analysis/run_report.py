@@ -18,7 +18,7 @@ from .run_dashboard import tame
 from .tables import (NO_MEASURE, READING, RunData, cell_table, lineage, load, markdown_table,
                                      organelle_table, summary)
 from ..ecology.run_folder import Run, escape
-from ..utils.files import write_whole
+from ..utils.files import first_bytes, write_whole
 
 # %% ../../nbs/10_analysis/09_run_report.ipynb #759f4d1a
 _MARK = '<!-- written by evolora.analysis.run_report; changes are lost when it is written again -->'
@@ -29,8 +29,10 @@ def _check(folder: Path) -> None:
     for place in (charts, folder, *folder.parents):
         if place.exists() and not place.is_dir():
             raise ValueError(f"expected a folder to write to, got the file {place}; choose another")
+    if charts.is_symlink():         # a run of a stranger may lead anywhere
+        raise ValueError(f"expected a folder for the charts, got the link {charts}; remove it")
     if path.is_dir(): raise ValueError(f"expected a file for the report, got the folder {path}; rename it")
-    if path.exists() and not path.read_text(encoding='utf-8', errors='replace').startswith(_MARK):
+    if path.exists() and not first_bytes(path).startswith(_MARK.encode()):
         raise ValueError(f"{path}: expected no report, or one that evolora wrote, got another; rename it")
 
 def _write(folder: Path, parts: list[str], charts: dict[str, alt.TopLevelMixin], log: Callable[[str], None]) -> Path:
