@@ -10,6 +10,7 @@ __all__ = ['app', 'own', 'run', 'ask', 'export', 'compare', 'report', 'timeline'
 import os
 import shlex
 import sys
+import traceback
 import warnings
 from functools import partial
 from json import dumps
@@ -21,9 +22,9 @@ import typer
 from .attention import attention_app
 from .bench import bench_app
 from .calibrate import calibrate, forecast_of, settings_for
-from .hosts import HOSTS, host_app, interruptible, unfinished
+from .hosts import HOSTS, finite, host_app, interruptible, unfinished
 from .baselines import holdout, sft
-from ..utils.terminal import exists, meanwhile, new_folder_for, progress, log, show, visible
+from ..utils.terminal import MAX_THREADS, meanwhile, new_file, new_folder_for, progress, log, show, visible
 
 # %% ../../nbs/15_cli/08_app.ipynb #1ed9fd5c
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown',
@@ -40,15 +41,27 @@ def own(parts: Annotated[list[Path] | None, typer.Option(help='A Python file tha
                                                          'the command: `evolora --parts mine.py run`. It is run as it '
                                                          'is, so take only your own.')] = None):
     import runpy
+    from evolora.utils.files import checked_file
     for path in parts or []:
+        checked_file(path, 1 << 20)
         try: runpy.run_path(str(path), run_name='evolora_parts')
         except SyntaxError as e: raise ValueError(f"{path}, line {e.lineno}: expected Python, got {e.msg}") from None
+        except (Exception, SystemExit) as e:        # of other people's code, and all of it is shown
+            raise ValueError(_in_parts(path, e)) from None
+
+def _in_parts(path: Path, error: BaseException) -> str:
+    "What went wrong in a file of parts, and in which line of it"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    where = f', line {lines[-1]}' if lines else ''
+    return (f"{path}{where}: expected Python that registers parts and goes on, got {type(error).__name__}: "
+            f"{str(error)[:300]}; mend it")
 
 # %% ../../nbs/15_cli/08_app.ipynb #b24fc03a
 def _same_run(resume: Path, config: str | None, host: str | None, out: Path | None, **plain) -> None:
     "Refuse options that would make a run that is gone on with another one; those that repeat it do no harm"
     from evolora.evaluation.host_calibration import calibration_of
     from evolora.ecology.config import load_config
+    from evolora.host.downloads import without_hub
     from evolora.host.model import host_source
     from evolora.ecology.cost_forecast import priced_for
     from evolora.ecology.run_folder import Run, config_differences
@@ -62,7 +75,9 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
         raise ValueError(f"expected the host of the run, {run.host['id']}, got {host}; leave --host out")
     if config:
         found = calibration_of(resume)
-        wanted = (found.apply if found else lambda c: priced_for(c, run.host['id']))(load_config(config)).model_dump()
+        with without_hub():         # the name of the host stands in a file
+            wanted = (found.apply if found else lambda c: priced_for(c, run.host['id']))(load_config(config))
+        wanted = wanted.model_dump()
         if other := config_differences(run.config, wanted):
             text = '; '.join(f'{key} was {was} and is {now}' for key, (was, now) in list(other.items())[:4])
             raise ValueError(f"expected the configuration of the run, got another: {text}; leave --config out")
@@ -119,8 +134,9 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits.')] = None,
-        threads: Annotated[int | None, typer.Option(min=1, help='Torch threads; default: 1 for the embedded host, all '
-                                                    'for others. A run goes on with its own.')] = None):
+        threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help='Torch threads; default: 1 for the '
+                                                    'embedded host, all for others. A run goes on with its '
+                                                    'own.')] = None):
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.ecology.config import load_config
     from evolora.ecology.cost_forecast import forecast
@@ -239,7 +255,8 @@ def report(runs: Annotated[list[Path], typer.Argument(help='Folders of runs; sev
 def timeline(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
              out: Annotated[Path | None, typer.Option(help='A new .gif or .webp; default: timeline.gif in the '
                                                       'folder.')] = None,
-             seconds: Annotated[float, typer.Option(min=.5, max=120, help='How long the film is.')] = 8.):
+             seconds: Annotated[float, typer.Option(min=.5, max=120, callback=finite,
+                                                     help='How long the film is.')] = 8.):
     "Write a run as a short film: an animated GIF or WebP."
     from evolora.analysis.run_animation import timeline as write
     with progress() as bar:
@@ -252,7 +269,8 @@ def timeline(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
 @app.command(epilog='For example `evolora watch runs/a`, in a second terminal, while `evolora run --out runs/a` is at '
                     'work in the first.')
 def watch(run: Annotated[Path, typer.Argument(help='The folder of a run, which may be running.')],
-          every: Annotated[float, typer.Option(min=.1, max=3600, help='Seconds between two looks.')] = 1.,
+          every: Annotated[float, typer.Option(min=.1, max=3600, callback=finite,
+                                                help='Seconds between two looks.')] = 1.,
           once: Annotated[bool, typer.Option('--once', help='One look, then end.')] = False):
     "Follow a run in the terminal until Ctrl-C. The run does not notice."
     from evolora.cli.watch import follow
@@ -301,7 +319,7 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
     from evolora.tasks.task_sets import draw_tasks, write_tasks
     names = list(FAMILIES) if family == 'all' else [family_named(family).name]
     cells = [Cell(f, d) for f in names for d in ([depth] if depth else (1, 2, 3))]
-    if exists(out): raise ValueError(f"expected a new file for --out, got {out}, which exists; choose another")
+    new_file(out)
     print(f'{n} {split} tasks: {write_tasks(draw_tasks(cells, stream=split, n=n, seed=seed), out)}')
 
 # %% ../../nbs/15_cli/08_app.ipynb #7153e451
@@ -321,16 +339,17 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
                                'Qwen3\'s attention: a file with its source, or a standard one like '
                                '`matrix_mixers/semiseparable`. It is checked in a process that can do little else, '
                                'and then runs in this one.')] = None,
-          threads: Annotated[int, typer.Option(min=1, help='Torch threads.')] = 2):
+          threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help='Torch threads.')] = 2):
     "Train the embedded host again, from nothing; a second call goes on where the first was stopped."
     import torch
     from evolora.host.mechanisms.program_source import read_program
+    from evolora.host.model import use_threads
     from evolora.host.pretraining import PretrainingConfig, pretrain
     config = PretrainingConfig(seed=seed)
     if steps: config = config.model_copy(update={'steps': steps, 'first_stage': min(steps, config.first_stage)})
     unfinished(out)
     program = None if attention is None else _examined(read_program(attention), config)
-    torch.set_num_threads(threads)
+    use_threads(threads)
     with interruptible(out) as bar:
         job = bar.add_task('training', total=config.steps)
         def show(step, loss): bar.update(job, completed=step, description=f'loss {loss:.3f}')

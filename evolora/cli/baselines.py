@@ -13,14 +13,14 @@ from typing import Annotated
 
 import typer
 
-from .hosts import interruptible, unfinished
+from .hosts import finite, interruptible, unfinished
 from ..utils.terminal import progress, show, visible
 
 # %% ../../nbs/15_cli/05_baselines.ipynb #10bd26c5
 def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
         examples: Annotated[int | None, typer.Option(min=1, help='Train on so many gold answers, each once.')] = None,
-        gflops: Annotated[float | None, typer.Option(min=1e-3, help='Train for so many GFLOPs instead, as many as an '
-                                                     'ecology had, say.')] = None,
+        gflops: Annotated[float | None, typer.Option(min=1e-3, callback=finite, help='Train for so many GFLOPs '
+                                                     'instead, as many as an ecology had, say.')] = None,
         families: Annotated[str, typer.Option(help='Families such as `math,string.sort`, also of your own, and cells '
                                               'such as `math:1`; `all`: those of the library.')] = 'all',
         form: Annotated[str, typer.Option(help='How questions are put: `plain`, `instruction`, `shots` or `both`, as '

@@ -15,7 +15,9 @@ from typing import Annotated
 
 import typer
 
-from ..utils.terminal import exists, new_file, progress, log, show
+from .hosts import finite
+from ..utils.files import check_new_folder, write_whole
+from ..utils.terminal import MAX_THREADS, exists, new_file, progress, log, show
 
 # %% ../../nbs/15_cli/06_bench.ipynb #f5f2eafc
 bench_app = typer.Typer(no_args_is_help=True,
@@ -26,10 +28,13 @@ def _publish(name: str, rows: list[dict], targets: list[dict], frames: dict, jso
     "The result of a benchmark: tables for people, or one line of JSON for programs"
     from evolora.experiments.speed import report
     line = dumps(report(name, rows, targets))
-    if out:
-        out.write_text(line + '\n', encoding='utf-8')
-        print(f'written: {out}', file=sys.stderr)
-    if json: return print(line)
+    if json: print(line, flush=True)
+    else: _tables(frames, targets)
+    if not out: return
+    write_whole(out, line + '\n')         # last: what was measured is on the screen, whatever the disk says
+    print(f'written: {out}', file=sys.stderr)
+
+def _tables(frames: dict, targets: list[dict]) -> None:
     import pandas as pd
     for title, frame in frames.items(): show(frame, title)
     if targets:
@@ -58,7 +63,7 @@ def throughput(json: _JSON = False, quick: _QUICK = False, out: _OUT = None, hos
 
 @bench_app.command()
 def generation(json: _JSON = False, quick: _QUICK = False, out: _OUT = None, host: _HOST = 'embedded',
-               threads: Annotated[int, typer.Option(min=1, help='Torch threads.')] = 1):
+               threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help='Torch threads.')] = 1):
     "Milliseconds of each part of a generation, with more and more organelles."
     new_file(out)
     from evolora.experiments import speed
@@ -81,10 +86,15 @@ def memory(json: _JSON = False, quick: _QUICK = False, out: _OUT = None):
     _publish('memory', [found], speed.memory_targets(found), speed.memory_tables(found), json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #1afc2df0
+def _check_folder(folder: Path) -> None:
+    "ValueError where there can be no such folder, before the work that fills it"
+    if not exists(folder): return check_new_folder(folder)
+    if not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
+
 def _made(folder: Path, make) -> ValueError | None:
     "Make the cells of an experiment; the error, if some of them failed"
     from evolora.experiments.ecology_vs_rivals import Unfinished
-    if exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
+    _check_folder(folder)
     try: make()
     except Unfinished as e: return e
     except KeyboardInterrupt:
@@ -96,7 +106,8 @@ def _made(folder: Path, make) -> ValueError | None:
 def learning(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded',
              conditions: Annotated[str, typer.Option(help='Names separated by commas, or `all`.')] = 'all',
              seeds: Annotated[int, typer.Option(min=1, help='So many seeds, from 1; ten make a headline.')] = 5,
-             budget: Annotated[float, typer.Option(min=1e-3, help='GFLOPs of training in every cell.')] = 1000.,
+             budget: Annotated[float, typer.Option(min=1e-3, callback=finite, help='GFLOPs of training in every '
+                                              'cell.')] = 1000.,
              jobs: Annotated[int, typer.Option(min=1, help='Processes, one thread each.')] = 2,
              out: Annotated[Path | None, typer.Option(help='A folder: new, or with cells of the same settings. '
                                                       'Default: runs/learning.')] = None):
@@ -256,7 +267,7 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
          seeds: Annotated[int, typer.Option(min=0, help='So many seeds of the experiment, from 1; ten make a '
                                             'headline.')] = 10,
          jobs: Annotated[int, typer.Option(min=1, help='Processes of the experiment, one thread each.')] = 2,
-         threads: Annotated[int, typer.Option(min=1, help='Torch threads of all the rest.')] = 2,
+         threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help='Torch threads of all the rest.')] = 2,
          out: Annotated[Path | None, typer.Option(help='A folder: new, or with lives of the same settings. Default: '
                                                   'runs/real.')] = None):
     "A real model under the ecology: speed, exactness, and whether an ecology is worth it there."
@@ -269,7 +280,7 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
     from evolora.experiments.ecology_vs_rivals import read_cells
     from evolora.tasks.families import Cell
     folder = out or Path('runs/real')
-    if exists(folder) and not folder.is_dir(): raise ValueError(f"expected a folder for --out, got {folder}")
+    _check_folder(folder)
     loaded, n = load_host(host, threads=threads), 16 if quick else 128
     found, seconds, forecast = calibration.known_calibration(loaded), [], None
     with progress() as bar:

@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from .hosts import HOSTS
-from ..utils.terminal import new_file, progress, log, show
+from ..utils.files import write_whole
+from ..utils.terminal import MAX_THREADS, new_file, progress, log, show
 
 # %% ../../nbs/15_cli/04_calibrate.ipynb #f36a3c43
 def settings_for(host, name: str, # of a preset, or a YAML file
@@ -74,7 +75,8 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
                                                      'takes here.')] = True,
               json: Annotated[bool, typer.Option('--json', help='One JSON object on the last line instead of '
                                                  'tables.')] = False,
-              threads: Annotated[int | None, typer.Option(min=1, help='Torch threads; default: all.')] = None):
+              threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help='Torch threads; default: '
+                                                    'all.')] = None):
     "Find the form that a host understands, the cells that it half knows, and prices at which organelles can live."
     new_file(out)
     if dry_run: return _without_weights(host, config)
@@ -88,10 +90,13 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
     loaded = load_host(host, threads=threads)
     settings, found = settings_for(loaded, config, again=again)
     forecast = calibration.rehearse(loaded, settings) if rehearse else None
-    if out: out.write_text(yaml.safe_dump(settings.model_dump(mode='json'), sort_keys=False), encoding='utf-8')
-    if json: return print(dumps({'name': 'calibrate', 'rows': found.cells, 'forms': found.forms, 'form': found.form,
-                                 'chosen': found.chosen, 'changes': found.changes, 'seconds': found.seconds,
-                                 'generation': forecast and forecast.model_dump(), 'targets': [], 'targets_met': True}))
+    def keep():     # last: what was found is on the screen, whatever the disk says
+        if out: write_whole(out, yaml.safe_dump(settings.model_dump(mode='json'), sort_keys=False))
+    if json:
+        print(dumps({'name': 'calibrate', 'rows': found.cells, 'forms': found.forms, 'form': found.form,
+                     'chosen': found.chosen, 'changes': found.changes, 'seconds': found.seconds,
+                     'generation': forecast and forecast.model_dump(), 'targets': [], 'targets_met': True}), flush=True)
+        return keep()
     show(pd.DataFrame(found.forms)[['form', 'answers', 'parsed', 'right', 'prompt', 'new']], 'Forms')
     table = found.table.sort_values('open', ascending=False, kind='stable').reset_index()
     table.insert(1, 'chosen', ['yes' if c in found.chosen else '' for c in table.cell])
@@ -105,4 +110,5 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
     prices = ', '.join(f'{k} {v:.4g}' for k, v in found.changes['economy'].items())
     print(f"{found.form}: {settings.form}\n{prices}, at most {settings.max_new_tokens} tokens an answer")
     if forecast: print(forecast)
+    keep()
     print(f'live on it: evolora run --host {host}' + (f' --config {out}' if out else ''))

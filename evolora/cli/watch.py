@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ..ecology.record import row_text
 from ..ecology.run_folder import Run
-from ..utils.files import parse_json
+from ..utils.files import checked_file, parse_json
 from ..utils.terminal import visible
 
 # %% ../../nbs/15_cli/02_watch.ipynb #a1d984e8
@@ -42,7 +42,7 @@ class Tail:
     def rows(self) -> Iterator[dict]:
         "The rows since the last call, or all if what was read last is gone; lines that are no row are left out"
         if not self.path.exists(): return self._again() if self.at else None
-        with self.path.open('rb') as file:
+        with checked_file(self.path, 1 << 30).open('rb') as file:
             file.seek(self.at - len(known := self.last + self.rest))
             if file.read(len(known)) != known:
                 self._again()

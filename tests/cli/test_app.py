@@ -14,12 +14,17 @@ import warnings
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 import yaml
+from endless import MADE
 from hostile import write_hostile
+from huggingface_hub import constants
+from pydantic import BaseModel
 from safetensors.torch import load_file
 from synthetic import write_run
 
@@ -29,6 +34,8 @@ from evolora.experiments.baselines import CONDITIONS
 from evolora.analysis.run_charts import CHARTS
 from evolora.ecology.checkpoint_files import checkpoints
 from evolora.cli.app import app, main, run
+from evolora.cli.bench import _publish
+from evolora.ecology.config import EcologyConfig, load_config
 from evolora.ecology.diagnosis import PATIENCE
 from evolora.ecology.ecology import Ecology
 from evolora.evaluation.evaluation import example
@@ -193,6 +200,11 @@ WORLDS = [
     ('cells: [math]', 'math'), ('targets: [nothing]', 'nothing'),
     ('a: [', 'YAML'), ('[1, 2]', 'keys and values'), ('just words', 'keys and values'), ('1: 2', 'keys'),
     ('? [a]\n: 1', 'YAML'),
+    ('capacity: !!int ""', 'YAML'), ('capacity: !!int x', 'YAML'), ('alpha: !!float ""', 'YAML'),
+    ('alpha: !!timestamp x', 'YAML'), ('alpha: !!bool maybe', 'YAML'), ('alpha: !!binary é', 'YAML'),
+    ('!!map x', 'YAML'), ('!!set x', 'YAML'), ('cells: !!omap x', 'YAML'), ('rank: 9223372036854775808', '63 bits'),
+    ('rank: 4\nrank: 4', "'rank' stands"), ('traits: {explore: .1, explore: .2}', "'explore' stands"),
+    ('"rank": 4\nrank: 5', "'rank' stands"), ('a: &a {rank: 4}\n<<: *a', '<<'), ('traits: {<<: {}}', '<<'),
     ('!!python/object/apply:os.mkdir [executed]', 'YAML'),
 ]
 WORLDS = [pytest.param(text, named, id=text) for text, named in WORLDS] + [
@@ -201,6 +213,13 @@ WORLDS = [pytest.param(text, named, id=text) for text, named in WORLDS] + [
     pytest.param('traits: {explore: "0.5"}', 'traits.explore', id='text as traits.explore'),
     pytest.param('variation: {prior: .inf}', 'variation.prior', id='infinite prior'),
     pytest.param('[' * 600, 'YAML', id='nested YAML'),
+    pytest.param('a0: &a0 {rank: 4}\n' + ''.join(f'a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n' for i in range(1, 25)),
+                 '<<', id='24 levels of merges'),
+    pytest.param('a0: &a0 [1]\n' + ''.join(f'a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n' for i in range(1, 25)) +
+                 'cells: *a24', 'cells', id='24 levels of aliases'),
+    pytest.param('rank: 1' + ':59' * 20_000, 'x.yaml', id='a number to the base of 60'),
+    pytest.param('alpha: 1' + ':59' * 2000 + '.0', 'YAML', id='a float beyond all floats'),
+    pytest.param('# ' + 'x' * (1 << 16), 'at most', id='a long YAML'),
     pytest.param('rank: ' + '1' * 5000, 'x.yaml', id='a number of 5,000 digits'),
     pytest.param('rank: 2020-13-45', 'x.yaml', id='no such day'),
     pytest.param('max_new_tokens: 511', 'max_new_tokens', id='answers longer than the context'),
@@ -211,6 +230,32 @@ WORLDS = [pytest.param(text, named, id=text) for text, named in WORLDS] + [
 def test_a_bad_configuration_is_one_line(cli, world, text, named):
     Path('x.yaml').write_text(text)
     refuses(cli, 'run', '--config', 'x.yaml', '--host', world / 'host', '--generations', 1, '--out', 'out', named=named)
+
+
+def numbers(model=EcologyConfig, path=()):
+    "Where a configuration has floats"
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from numbers(field.annotation, (*path, name))
+        elif float in (field.annotation, *get_args(field.annotation)): yield *path, name
+
+
+def test_no_number_of_a_configuration_is_endless():
+    assert len(found := list(numbers())) > 20
+    for *path, name in found:
+        for value in ('.inf', '-.inf', '.nan'):
+            text = f'{name}: {value}'
+            for section in reversed(path): text = f'{section}: {{{text}}}'
+            Path('x.yaml').write_text(text)
+            with pytest.raises(ValueError, match=name): load_config('x.yaml')
+
+
+@pytest.mark.parametrize('make', MADE)
+def test_a_configuration_that_never_ends_is_one_line(cli, make, tmp_path_factory):
+    make(path := tmp_path_factory.mktemp('outside') / 'x.yaml')      # of what `refuses` reads
+    for command in (['run', '--out', 'out'], ['run', '--dry-run'], ['calibrate', 'embedded', '--dry-run']):
+        if command[-1] != '--dry-run' or make.__name__ != 'a_folder':
+            refuses(cli, *command, '--config', path, named='x.yaml')
 
 
 @pytest.mark.parametrize('name', ['ecologie', 'missing.yaml', '.', '', '/dev/null/x.yaml', 'x' * 5000])
@@ -310,8 +355,61 @@ def test_nothing_is_overwritten_by_tasks(cli, occupy):
     (['ask'], 'run'), (['ask', 'run'], 'prompt'), (['host', 'walk'], 'walk'), (['host', 'train'], '--out'),
     (['host', 'train', '--steps', 0, '--out', 'x'], '--steps'),
     (['host', 'fetch'], 'NAME'),
-    (['host', 'measure', '--n', 0], '--n')], ids=lambda x: ' '.join(map(str, x)) if isinstance(x, list) else '')
+    (['host', 'measure', '--n', 0], '--n'),
+    (['sft', '--out', 's', '--gflops', 'inf'], '--gflops'), (['sft', '--out', 's', '--gflops', 'nan'], '--gflops')],
+    ids=lambda x: ' '.join(map(str, x)) if isinstance(x, list) else '')
 def test_a_bad_argument_is_one_line(cli, arguments, named): refuses(cli, *arguments, named=named)
+
+
+def options(kind):
+    "Every option of a kind, as the path of its command and its name"
+    for path, command in commands():
+        for option in command.params:
+            of = option.type_descriptor.annotation if hasattr(option, 'type_descriptor') else None
+            if option.opts[0].startswith('--') and kind in (of, *get_args(of)): yield path, option.opts[0]
+
+
+NEEDED = {('sft',): ('--out', 'x'), ('timeline',): ('run',), ('watch',): ('run',), ('calibrate',): ('x',),
+          ('host', 'train'): ('--out', 'x')}       # of a command, beside the option
+
+
+@pytest.mark.parametrize('value', ['inf', '-inf', 'nan', '1e999'])
+def test_no_number_of_the_command_line_is_endless(cli, value):
+    assert len(found := list(options(float))) >= 4
+    for path, option in found: refuses(cli, *path, *NEEDED.get(path, ()), option, value, named=option)
+
+
+@pytest.mark.parametrize('value', [-1, 0, 1025, 100_000, 10 ** 30])
+def test_threads_are_bounded_as_in_a_run(cli, value):
+    found = [path for path, option in options(int) if option == '--threads']
+    assert {('run',), ('calibrate',), ('host', 'train'), ('bench', 'generation'), ('bench', 'real')} == set(found)
+    for path in found: refuses(cli, *path, *NEEDED.get(path, ()), '--threads', value, named='--threads')
+    with pytest.raises(ValueError, match='expected 1 to 1024'): load_host(threads=value)
+
+
+@pytest.mark.parametrize('place', ['no/x', 'file/x', 'file', 'link'])
+def test_a_place_for_a_result_is_looked_at_before_the_work(cli, place):
+    Path('file').write_text('precious')
+    Path('link').symlink_to('nowhere/x')
+    with_out = {path for path, option in options(Path) if option == '--out' and path[:1] == ('bench',)}
+    folders = {('bench', name) for name in ('learning', 'assimilation', 'real')}
+    assert len(with_out) > 8 and folders < with_out
+    for path in sorted(with_out) if place.startswith('file') else sorted(with_out - folders):
+        refuses(cli, *path, '--out', place, named=place)
+    if place == 'no/x':
+        for command in (['host', 'measure'], ['calibrate', 'embedded'], ['tasks']):
+            refuses(cli, *command, '--out', place, named=place)
+    if place == 'file/x':
+        for command in ('sft', 'host train'): refuses(cli, *command.split(), '--out', place, named=place)
+
+
+@pytest.mark.parametrize('as_json', [True, False])
+def test_a_result_is_on_the_screen_before_it_is_written(capfd, monkeypatch, as_json):
+    def full(file, data): raise OSError(28, 'No space left on device')
+    monkeypatch.setattr('evolora.utils.files._put', full)
+    rows = [{'a': 1.25}]
+    with pytest.raises(OSError): _publish('it', rows, [], {'It': pd.DataFrame(rows)}, as_json, Path('x'))
+    assert '1.25' in capfd.readouterr().out and not list(Path().iterdir())
 
 
 @pytest.mark.parametrize('command', [[], ['host']], ids=['evolora', 'evolora host'])
@@ -360,6 +458,39 @@ def test_a_damaged_run_cannot_be_asked(cli, world, damage):
     damage(Path(shutil.copytree(world / 'run', 'run')))
     refuses(cli, 'ask', 'run', 'hello')
     refuses(cli, 'run', '--resume', 'run', '--generations', GENERATIONS + 1)
+
+
+@pytest.fixture
+def online(monkeypatch):
+    "The hub may be asked, as far as settings go; the list of what was"
+    asked = []
+    def ask(*what, **_):
+        asked.append(what)
+        raise OSError('no network here')
+    for name in ('socket.socket.connect', 'socket.getaddrinfo', 'evolora.host.model.urlopen'):
+        monkeypatch.setattr(name, ask)
+    monkeypatch.setattr('huggingface_hub.constants.HF_HUB_OFFLINE', False)
+    return asked
+
+
+@pytest.mark.parametrize('id', ['someone/model', 'model', 'qwen3-0.6b', 'so&me/mo;del', '\x1b[2J/x'])
+def test_no_name_in_a_file_makes_a_command_ask_the_hub(cli, world, online, tmp_path, monkeypatch, id):
+    monkeypatch.setenv('HF_HUB_CACHE', str(tmp_path / 'hub'))
+    edit_host(id)(Path(shutil.copytree(world / 'run', 'run')))
+    Path('adapter').mkdir()
+    Path('adapter/adapter_config.json').write_text(json.dumps({'base_model_name_or_path': id}))
+    Path('rival/adapter').mkdir(parents=True)
+    Path('rival/trained.json').write_text(json.dumps({'host': id, 'hashes': {}}))
+    for command in (['ask', 'run', 'hello'], ['export', 'run', 'x'], ['holdout', 'run'], ['holdout', 'adapter'],
+                    ['holdout', 'rival'], ['run', '--resume', 'run', '--generations', GENERATIONS + 1],
+                    ['run', '--resume', 'run', '--config', world / 'small.yaml']):
+        refuses(cli, *command)
+        assert not online, command
+    assert not constants.HF_HUB_OFFLINE
+    if id == 'someone/model':
+        assert 'if you trust it: evolora host measure --host someone/model' in cli('holdout', 'adapter')[2]
+        with pytest.raises(ValueError): load_host(id)        # whom a user names, is asked
+        assert online
 
 
 def test_a_run_is_asked_on_its_own_host(cli, world, tmp_path, sketched):
@@ -771,6 +902,15 @@ def test_what_is_not_ours_stays(cli, pair, arguments, blocks):
     if blocks != 'file': (pair[0] / blocks).write_text('precious')
     command, *options = arguments
     refuses(cli, command, pair[0], *options, named=blocks)
+
+
+def test_nothing_is_written_where_a_link_of_a_run_leads(cli, pair):
+    Path('elsewhere').mkdir()
+    (pair[0] / 'charts').symlink_to(Path('elsewhere').absolute())
+    refuses(cli, 'report', pair[0], named='charts')
+    Path('mine').mkdir()
+    (Path('mine') / 'charts').symlink_to('nowhere')
+    refuses(cli, 'report', *pair, '--out', 'mine', named='charts')
 
 
 def test_a_full_disk_leaves_no_half_of_a_page(cli, pair, monkeypatch, sketched):
@@ -1204,6 +1344,32 @@ def test_a_family_of_ones_own_is_supervised_like_any_other(command, here, tmp_pa
     assert code == 2 and 'register_family' in err and err.count('\n') == 1
     code, out, err = command('--parts', 'mine.py', *arguments[:-1], 'other', '--families', 'math.multi_step')
     assert code == 2 and 'kept for the holdout' in err and 'string.reverse' in err and err.count('\n') == 1
+
+
+@pytest.mark.parametrize('text, named', [
+    ('x = 1\nraise SystemExit(0)', 'line 2: '), ('import sys\nsys.exit()', 'SystemExit'),
+    ('raise SystemExit("bye")', 'bye'), ('1 / 0', 'ZeroDivisionError'),
+    ('import not_there', "No module named 'not_there'"),
+    ('from evolora import not_there', 'not_there'), ('raise Exception("a\\nb\\x1b[2J")', 'Exception: a b'),
+    ('def f(): raise OSError\n\nf()', 'line 1: '), ('raise ValueError', 'ValueError'), ('x = (', 'line 1: '),
+    ('x = 1\0', 'null'), ('# ' + 'x' * (1 << 20), 'at most'), ('raise typer', 'NameError'),
+    ('import typer\nraise typer.Exit(0)', 'Exit'), ('import typer\nraise typer.Abort', 'Abort')],
+    ids=lambda x: x[:20].replace('\0', ''))
+def test_parts_that_cannot_be_taken_are_one_line(cli, text, named):
+    Path('mine.py').write_text(text)
+    refuses(cli, '--parts', 'mine.py', 'tasks', '--out', 'x', named='mine.py')
+    refuses(cli, '--parts', 'mine.py', 'tasks', '--out', 'x', named=named)
+
+
+@pytest.mark.parametrize('make', MADE)
+def test_parts_that_are_no_file_are_one_line(cli, make, tmp_path_factory):
+    make(path := tmp_path_factory.mktemp('outside') / 'mine.py')
+    refuses(cli, '--parts', path, 'tasks', '--out', 'x', named='mine.py')
+
+
+def test_ctrl_c_ends_parts_too(cli):
+    Path('mine.py').write_text('raise KeyboardInterrupt')
+    assert cli('--parts', 'mine.py', 'tasks', '--out', 'x')[0] == 130
 
 
 def test_parts_of_ones_own_come_from_a_file_and_a_run_needs_them(command, here, tmp_path, sketched):
