@@ -21,7 +21,7 @@ from .ecology import Ecology
 from .state import births_of, restore, state_of
 from ..host.adapters import Factors, check_factors, read_tensors
 from ..organelles.population import Population
-from ..utils.files import digest, new_folder, parse_json, read_json, write_whole
+from ..utils.files import checked_file, digest, new_folder, parse_json, read_file, read_json, write_whole
 
 # %% ../../nbs/07_ecology/11_checkpoint_files.ipynb #5e4286db
 _MARK = '$tensor'
@@ -41,7 +41,7 @@ def _unpacked(tree, tensors: dict[str, torch.Tensor]):
     return [_unpacked(x, tensors) for x in tree] if isinstance(tree, list) else tree
 
 # %% ../../nbs/07_ecology/11_checkpoint_files.ipynb #34a21985
-_FORMAT, _MOST = 'evolora.checkpoint.3', 1 << 28
+_FORMAT, _MOST, _LARGEST = 'evolora.checkpoint.3', 1 << 28, 1 << 34     # bytes of the tree, and of the tensors
 _NAME = re.compile(r'[0-9]{6,12}')
 
 def _own(manifest: dict) -> str:
@@ -120,6 +120,7 @@ def verified(folder: str | Path) -> dict:
         known, path = manifest['files'][name], there[name]
         if path.is_symlink() or not path.is_file():
             raise ValueError(f"{path} expected a file, got something else; {_RESTORE}")
+        checked_file(path, _LARGEST)
         if (size := path.stat().st_size) != known['bytes']:
             raise ValueError(f"{path} expected {known['bytes']} bytes, got {size}; {_RESTORE}")
         if digest(path) != known['sha256']:
@@ -147,8 +148,8 @@ def _consistent(ecology: Ecology) -> bool:
 
 def _read_state(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
     "The tree of a checkpoint with marks, and the tensors"
-    tensors = read_tensors(folder / 'state.safetensors')
-    try: tree = parse_json((folder / 'state.json').read_bytes(), _MOST)
+    tensors = read_tensors(folder / 'state.safetensors', _LARGEST)
+    try: tree = parse_json(read_file(folder / 'state.json', _MOST), _MOST)
     except ValueError as e: raise ValueError(f"{folder / 'state.json'} expected JSON, got {e}; {_RESTORE}") from None
     # Older checkpoints have no weights at birth.
     return ({'births': {}} | tree if isinstance(tree, dict) else {}), tensors

@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 
 from .. import __version__
-from ..utils.files import append, new_folder, parse_json, truncate, write_whole
+from ..utils.files import append, checked_file, new_folder, parse_json, truncate, write_whole
+from ..utils.terminal import MAX_THREADS
 
 # %% ../../nbs/07_ecology/09_run_folder.ipynb #84e5db0a
 _MAX_LINE, _MAX_TABLE = 1 << 20, 1 << 30 # bytes; a run.json is one line in this sense
@@ -149,7 +150,8 @@ def _record_misfits(record: dict) -> str:
         return f"expected format {_FORMAT}, got {record['format']}; it needs another version of evolora"
     for key, value in {'id': None, **record['host']}.items():
         if key in _HOST and type(value) is not _HOST[key]: return f"host expected its {key}, got {value!r:.60}"
-    if not 1 <= record['host'].get('threads', 1) <= 1024: return 'host expected 1 to 1024 threads, got others'
+    if not 1 <= record['host'].get('threads', 1) <= MAX_THREADS:
+        return f'host expected 1 to {MAX_THREADS} threads, got others'
     hashes = record['hashes']
     if not all(isinstance(value, str) for value in hashes.values()): return 'hashes expected text, got something else'
     return '' if hashes.get('config') == config_hash(record['config']) else 'config was changed after the run began'
@@ -171,7 +173,7 @@ def _record(folder: Path) -> dict:
 def _stump(path: Path) -> tuple[int, bool]:
     "Bytes at the end of a table that are no whole row, and whether the file wants a line end before the next row"
     if not path.exists(): return 0, False
-    with path.open('rb') as file:
+    with checked_file(path, math.inf).open('rb') as file:
         file.seek(max(0, path.stat().st_size - _MAX_LINE))
         tail = file.read()
     last = tail[tail.rfind(b'\n', 0, len(tail) - 1) + 1:]

@@ -29,7 +29,7 @@ from ..host.model import Host
 from ..tasks.forms import FORMS, Form
 from ..tasks.families import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, family_hash
 from ..tasks.task_sets import chance, draw_tasks
-from ..utils.files import parse_json, write_whole
+from ..utils.files import parse_json, read_file, write_whole
 
 # %% ../../nbs/09_evaluation/06_host_calibration.ipynb #a75be06b
 def pass_at(k: int, n: int, right: int) -> float:
@@ -293,7 +293,7 @@ def known_calibration(host: Host, *, cells: Sequence[Cell] | None = None,
     "What is kept of this host for these cells and forms, or None"
     mark = tasks_mark(list(cells or candidate_cells()), forms)
     path = _place(host, mark)
-    try: found = Calibration.model_validate(parse_json(path.read_bytes()))
+    try: found = Calibration.model_validate(parse_json(read_file(path)))
     except (OSError, ValueError, ValidationError): return None
     fits = (found.weights, found.tasks, found.format) == (host.weights_hash(), mark, _FORMAT)
     return found if fits and found.form in forms else None
@@ -302,7 +302,7 @@ def calibration_kept(id: str) -> Calibration | None: # of a host, as in a run
     "What is kept of a host of this name for the usual cells and forms, without a look at its weights; the newest"
     mark = tasks_mark(candidate_cells(), FORMS)
     for path in sorted((cache_folder() / 'calibrations').glob(f'*-{mark}.json'), key=os.path.getmtime, reverse=True):
-        try: found = Calibration.model_validate(parse_json(path.read_bytes()))
+        try: found = Calibration.model_validate(parse_json(read_file(path)))
         except (OSError, ValueError): continue
         if (found.host, found.tasks, found.format) == (id, mark, _FORMAT) and found.form in FORMS: return found
 
@@ -312,7 +312,7 @@ def calibration_of(run: str | Path) -> Calibration | None:
     "The calibration that a run began with, or None where there was none; ValueError for a damaged one"
     path = Path(run) / CALIBRATION
     if not path.is_file(): return None
-    try: return Calibration.model_validate(parse_json(path.read_bytes()))
+    try: return Calibration.model_validate(parse_json(read_file(path)))
     except (OSError, ValueError) as e:
         reason = str(e).splitlines()[0][:100]
         raise ValueError(f"{path} expected a calibration, got something else ({reason}); restore it") from None

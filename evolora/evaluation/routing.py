@@ -23,7 +23,7 @@ from ..tasks.family import Task
 from ..tasks.forms import Form
 from ..tasks.families import ID_CELLS, Cell, family_named
 from ..tasks.splits import STREAMS, stream_of
-from ..utils.files import parse_json, write_whole
+from ..utils.files import parse_json, read_file, write_whole
 from ..utils.statistics import wilson
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #f0694a21
@@ -171,13 +171,14 @@ def save(self: Router, path: str | Path) -> Path:
 @patch(cls_method=True)
 def load(cls: Router, path: str | Path) -> Router:
     "Read a router back; ValueError for anything that `save` would not have written"
+    try: data = read_file(path)
+    except OSError as e:
+        raise ValueError(f"cannot read {path}: {e.strerror}; give a file that Router.save wrote") from None
     try:
-        known = parse_json(Path(path).read_bytes())
+        known = parse_json(data)
         seal = known.pop('sha256', None) if isinstance(known, dict) else None
         router, what = cls.model_validate_json(json.dumps(known)), 'it was changed after it was written'
         if seal == config_hash(known): return router
-    except OSError as e:
-        raise ValueError(f"cannot read {path}: {e.strerror}; give a file that Router.save wrote") from None
     except ValidationError as e:
         first = e.errors()[0]
         what = ': '.join(filter(None, ['.'.join(map(str, first['loc'])), first['msg'].removeprefix('Value error, ')]))

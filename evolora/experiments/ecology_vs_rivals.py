@@ -33,12 +33,12 @@ from ..host.model import Host, load_host
 from ..tasks.family import Task
 from ..tasks.families import ID_CELLS
 from ..tasks.task_sets import draw_tasks, task_hashes
-from ..utils.files import write_whole
+from ..utils.files import parse_json, read_file, write_whole
 
 # %% ../../nbs/13_experiments/04_ecology_vs_rivals.ipynb #8da4a4cb
 class Settings(BaseModel):
     "What all cells of an experiment share"
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     host: str = Field('embedded', description='`embedded`, a model folder, or a Hugging Face id')
     budget: float = Field(1000., gt=0, description='GFLOPs of training, all of them')
     id: int = Field(512, ge=8, description='holdout questions of the cells that are trained on')
@@ -156,10 +156,10 @@ _GATHERED = 'cells.jsonl'
 def read_cells(folder: str | Path) -> list[dict]:
     "All finished cells of a folder, single or gathered, in the order of their names; ValueError for one that is none"
     whole, found = Path(folder) / _GATHERED, {}
-    lines = whole.read_text(encoding='utf-8').splitlines() if whole.exists() else []
+    lines = read_file(whole, 1 << 30).decode().splitlines() if whole.exists() else []
     texts = {f'{whole}, line {i},': line for i, line in enumerate(lines, 1)}
-    for where, text in (texts | {path: path.read_bytes() for path in (Path(folder) / 'cells').glob('*.json')}).items():
-        try: cell = json.loads(text)
+    for where, text in (texts | {path: read_file(path) for path in (Path(folder) / 'cells').glob('*.json')}).items():
+        try: cell = parse_json(text if isinstance(text, bytes) else text.encode(), 1 << 26)
         except ValueError: cell = None
         if not (isinstance(cell, dict) and cell.get('format') == 1 and {'ways', 'hashes'} <= set(cell)
                 and isinstance(cell.get('condition'), str) and type(cell.get('seed')) is int):

@@ -43,7 +43,7 @@ from ..organelles.population import Population
 from ..tasks.forms import FORMS, Form
 from ..tasks.families import Cell
 from ..tasks.task_sets import draw_tasks
-from ..utils.files import write_whole
+from ..utils.files import read_json, write_whole
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_experiments/11_real.ipynb #c201207d
@@ -142,7 +142,7 @@ STEPS = {'single': .004, 'rft': .004, 'sft': .004}      # learning rates chosen 
 
 class Settings(BaseModel):
     "What all lives of the experiment share"
-    model_config = ConfigDict(extra='forbid', frozen=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, allow_inf_nan=False)
     host: str = 'smollm2-135m-q4'
     form: Form
     cells: list[str]
@@ -277,7 +277,7 @@ def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budg
                 stream='selection', budget=budget, generations=generations))
             work[arm, step] = (place := Path(folder) / f'step-{step:g}', own, arm, seed)
             path = _path(place, arm, seed)
-            if path.exists() and json.loads(path.read_text())['hashes'] != origin_of(host, own, arm):
+            if path.exists() and read_json(path)['hashes'] != origin_of(host, own, arm):
                 raise ValueError(f"{path} expected a trial of these settings, got one of others; name a new folder")
     missing = [w for w in work.values() if not _path(w[0], *w[2:]).exists()]
     for (place, _, arm, _), cell in each(run_arm, missing, jobs=jobs):
@@ -285,7 +285,7 @@ def tune(folder: str | Path, settings: Settings, steps: Sequence[float], *, budg
                                         f"{accuracy_of(cell):.1%} of selection, {cell['seconds']:.0f} s"))
     for (arm, step), (place, *_) in work.items():
         if (path := _path(place, arm, seed)).exists():
-            cell = json.loads(path.read_text())
+            cell = read_json(path)
             rows.append({'arm': arm, 'step': step, 'selection': accuracy_of(cell), 'GFLOPs': round(cell['gflops']),
                          'prose': cell['loss'] - cell['loss_before'], 'changed': cell['changed']})
     return pd.DataFrame(rows)

@@ -31,7 +31,7 @@ from ..organelles.updates import Plasticity, PlasticityConfig
 from ..tasks.family import Task
 from ..tasks.families import FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, cell_hashes, family_named
 from ..tasks.task_sets import draw_tasks, sample_tasks, task_hashes
-from ..utils.files import write_whole
+from ..utils.files import checked_file, write_whole
 from ..utils.randomness import seed_of, stream
 
 # %% ../../nbs/13_experiments/02_trainer.ipynb #4d1c3c91
@@ -247,7 +247,7 @@ def load(self: Trainer, folder: str | Path) -> None:
     "Go on from a checkpoint; ValueError for a damaged one, or one of other settings"
     path = Path(folder) / 'checkpoint.safetensors'
     try:
-        with safe_open(path, framework='pt') as f:
+        with safe_open(checked_file(path, 1 << 34), framework='pt') as f:
             state, tensors = json.loads((f.metadata() or {})['state']), {k: f.get_tensor(k) for k in f.keys()}
     except (SafetensorError, OSError, KeyError, ValueError):
         raise ValueError(f"{path} is no readable checkpoint; remove it to begin again") from None

@@ -21,7 +21,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from ..utils.files import read_json, write_whole
+from ..utils.files import checked_file, read_json, write_whole
 
 # %% ../../nbs/04_host/03_adapters.ipynb #d96c26eb
 Factors = dict[str, tuple[torch.Tensor, torch.Tensor]] # module name -> (A of (r, d_in), B of (d_out, r))
@@ -234,10 +234,12 @@ _INERT = set('''
     layers_pattern megatron_config megatron_core loftq_config eva_config qalora_group_size runtime_config
     ensure_weight_tying'''.split())
 
-def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    "The tensors of a safetensors file; ValueError when it is missing or unreadable"
-    if not path.is_file(): raise ValueError(f"{path} expected a safetensors file, got none; check the folder")
-    try: return safetensors.torch.load(path.read_bytes())
+def read_tensors(path: Path, most: int = 1 << 30) -> dict[str, torch.Tensor]: # bytes
+    "The tensors of a safetensors file; ValueError when it is missing, unreadable or larger"
+    if not path.exists(): raise ValueError(f"{path} expected a safetensors file, got none; check the folder")
+    try:
+        with safetensors.safe_open(checked_file(path, most), 'pt'): pass    # a header that fits, before all is read
+        return safetensors.torch.load(path.read_bytes())
     except safetensors.SafetensorError as e:
         raise ValueError(f"{path} is no readable safetensors file ({e}); get it again") from None
 
@@ -262,15 +264,16 @@ def read_peft(folder, *, alpha: float) -> Factors:
     folder = Path(folder)
     config, tensors = read_json(folder/'adapter_config.json'), read_tensors(folder/'adapter_model.safetensors')
     if config.get('peft_type') != 'LORA':
-        raise ValueError(f"{folder} expected peft_type LORA, got {config.get('peft_type')!r}; only LoRA is supported")
+        raise ValueError(f"{folder} expected peft_type LORA, got {config.get('peft_type')!r:.60}; take a LoRA")
     on = [k for k, v in config.items() if k not in _INERT and v and v != 'none']
     if config.get('init_lora_weights', True) not in (True, False, 'gaussian'): on.append('init_lora_weights')
     if on:
-        raise ValueError(f"{folder} uses {on[0]}={config[on[0]]!r}, expected plain LoRA; train it without, "
+        raise ValueError(f"{folder} uses {on[0]:.60}={config[on[0]]!r:.60}, expected plain LoRA; train it without, "
                          "or merge it in peft")
     r, theirs = config.get('r'), config.get('lora_alpha')
-    if type(r) is not int or r < 1 or type(theirs) not in (int, float) or not 0 < theirs < math.inf:
-        raise ValueError(f"{folder} expected a whole r >= 1 and a lora_alpha > 0, got {r!r} and {theirs!r}; "
+    # JSON knows whole numbers that no float can hold.
+    if type(r) is not int or not 1 <= r <= 1 << 20 or type(theirs) not in (int, float) or not 0 < theirs <= 1e30:
+        raise ValueError(f"{folder} expected a whole r >= 1 and a lora_alpha > 0, got {r!r:.60} and {theirs!r:.60}; "
                          "get the file again")
     # peft scales by lora_alpha / r, or lora_alpha / sqrt(r) with use_rslora; we by alpha / r.
     fold = theirs * (math.sqrt(r) if config.get('use_rslora') else 1) / alpha

@@ -34,7 +34,7 @@ from ..tasks.symbolic import WORDS
 from ..tasks.families import CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell
 from ..tasks.splits import stream_of
 from ..tasks.task_sets import chance, sample_tasks
-from ..utils.files import write_whole
+from ..utils.files import checked_file, write_whole
 from ..utils.randomness import seed_of, stream
 
 # %% ../../nbs/04_host/09_pretraining.ipynb #aa1d0acd
@@ -240,8 +240,8 @@ def _save_checkpoint(folder: Path, config: PretrainingConfig, step: int, losses:
 def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -> tuple[int, list[float]]:
     "The step to go on from and the losses so far; a checkpoint of another configuration is a ValueError"
     try:
-        with safe_open(path, framework='pt') as f: state = f.metadata() or {}
-    except (SafetensorError, OSError) as e:
+        with safe_open(checked_file(path, 1 << 34), framework='pt') as f: state = f.metadata() or {}
+    except (SafetensorError, OSError, ValueError) as e:
         raise ValueError(f"{path} is no readable checkpoint ({e}); remove it to begin again") from None
     if state.get('config') != config.model_dump_json():
         raise ValueError(f"{path} was made with other settings ({state.get('config')}); "
@@ -333,8 +333,7 @@ def _answers(host: Host, asked: list[tuple[Task, int]], temperature: float, on_r
 
 def write_skills(table: pd.DataFrame, path: str | Path) -> Path:
     "Write a skill table as JSON records"
-    Path(path).write_text(table.reset_index().to_json(orient='records', indent=1) + '\n', encoding='utf-8')
-    return Path(path)
+    return write_whole(path, table.reset_index().to_json(orient='records', indent=1) + '\n')
 
 # %% ../../nbs/04_host/09_pretraining.ipynb #b97e6318
 def read_skills(path: str | Path = EMBEDDED / 'skills.json') -> pd.DataFrame:

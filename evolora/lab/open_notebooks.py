@@ -27,7 +27,8 @@ def lab_notebooks() -> list[Path]:
 def _change(source: Path, copy: Path) -> str:
     "What there is to do about a copy"
     if not os.path.lexists(copy): return 'copied'
-    return 'unchanged' if copy.is_file() and copy.read_bytes() == source.read_bytes() else 'changed'
+    same = copy.is_file() and copy.stat().st_size == source.stat().st_size and copy.read_bytes() == source.read_bytes()
+    return 'unchanged' if same else 'changed'
 
 def copy_notebooks(folder: str | Path) -> dict[str, str]:
     "Copy what is missing to a folder: name → copied, unchanged, or changed, which was left as it is"

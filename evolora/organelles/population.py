@@ -25,7 +25,7 @@ from ..host.adapters import (AdapterStack, Factors, RowAdapters, attached, check
                               names_here, target_linears, write_peft)
 from ..host.model import Generation, Host, check_room
 from ..host.sampling import Authors, Trace, trace
-from ..utils.files import read_json, write_whole
+from ..utils.files import digest as digest_of, read_json, write_whole
 from ..utils.randomness import stream
 
 # %% ../../nbs/05_organelles/01_population.ipynb #a792e9ed
@@ -347,8 +347,8 @@ def load(cls: Population, folder, host: Host) -> Population:
     folder = Path(folder)
     saved = _read_saved(folder/'population.json')
     path = folder/_weights_file(saved.weights)
-    tensors = read_tensors(path)
-    if hashlib.sha256(path.read_bytes()).hexdigest() != saved.weights:
+    tensors = read_tensors(path, 1 << 34)
+    if digest_of(path) != saved.weights:
         raise ValueError(f"{path} expected the hash in population.json, got another; the file is damaged, "
                          "go back to an earlier save")
     if saved.host_hash != host.weights_hash():

@@ -161,7 +161,7 @@ def test_a_router_survives_the_disk(tmp_path):
     assert 'No such file' in wrong_lines(lambda: Router.load(tmp_path / 'none.json'))
     assert 'cannot write' in wrong_lines(lambda: router.save(tmp_path / 'no' / 'folder.json'))
     assert 'cannot write' in wrong_lines(lambda: router.save(tmp_path / ('x' * 300)))
-    assert 'cannot read' in wrong_lines(lambda: Router.load(tmp_path))
+    assert 'expected a file, got a folder' in wrong_lines(lambda: Router.load(tmp_path))
 
 
 HOSTILE = {
