@@ -7,8 +7,8 @@ from .randomness import (
     seed_of as seed_of, stream as stream,
 )
 from .files import (
-    append as append, check_new_folder as check_new_folder, checked_file as checked_file, digest as digest,
-    first_bytes as first_bytes, locked as locked, new_folder as new_folder, owner as owner,
+    about as about, append as append, check_new_folder as check_new_folder, checked_file as checked_file,
+    digest as digest, first_bytes as first_bytes, locked as locked, new_folder as new_folder, owner as owner,
     parse_json as parse_json, read_file as read_file, read_json as read_json, sweep as sweep, sync as sync,
     taken as taken, truncate as truncate, write_whole as write_whole,
 )

@@ -11,7 +11,7 @@ import pytest
 from endless import MADE
 
 from evolora.utils import files
-from evolora.utils.files import (append, checked_file, digest, locked, new_folder, owner, parse_json, read_file,
+from evolora.utils.files import (about, append, checked_file, digest, locked, new_folder, owner, parse_json, read_file,
                                  read_json, sweep, truncate, write_whole)
 
 
@@ -100,6 +100,37 @@ def test_drafts_of_the_killed_are_swept_and_nothing_else(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {'c.tmp', '.d'}
 
 
+KILLED = """
+    import os, sys
+    from evolora.utils.files import new_folder, write_whole
+    if sys.argv[2] == 'file': os.fsync = lambda handle: os.kill(os.getpid(), 9)
+    if sys.argv[2] == 'file': write_whole(sys.argv[1] + '/x', 'x')
+    with new_folder(sys.argv[1] + '/x') as draft:
+        write_whole(draft / 'x', 'x')
+        os.kill(os.getpid(), 9)"""
+
+
+@pytest.mark.parametrize('what', ['folder', 'file'])
+def test_the_next_new_folder_takes_away_what_the_killed_left(tmp_path, what):
+    assert inside(KILLED, tmp_path, what).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith('.x.') and left.suffix == '.tmp'
+    with new_folder(tmp_path / 'y'): assert not left.exists()
+    assert [p.name for p in tmp_path.iterdir()] == ['y']
+
+
+def test_drafts_of_the_living_and_of_strangers_stay(tmp_path):
+    "Of this process, of its parent, of another machine, of another program"
+    mine, dead = files._draft(tmp_path / 'x').name, 2**22 + 1
+    kept = [mine, mine.replace(str(os.getpid()), str(os.getppid())), mine.replace(str(os.getpid()), '0'),
+            f'.x.{"0" * 8}-{dead}.tmp', f'.x.{dead}.tmp', f'x.{files._MACHINE}-{dead}.tmp',
+            f'.x.{files._MACHINE}-{"9" * 40}.tmp']
+    gone = [mine.replace(str(os.getpid()), str(dead)), f'.a b-1.{files._MACHINE}-{dead}.tmp']
+    for name in kept + gone: (tmp_path / name).mkdir()
+    with new_folder(tmp_path / 'y'): pass
+    assert {p.name for p in tmp_path.iterdir()} == {*kept, 'y'}
+
+
 # --- fingerprints and JSON
 
 def test_fingerprints_are_of_so_many_bytes(tmp_path):
@@ -149,6 +180,13 @@ def test_a_plain_file_is_read_as_far_as_it_may(tmp_path):
     assert checked_file(tmp_path / 'x') == tmp_path / 'x'
     with pytest.raises(ValueError, match='at most 3 bytes, got 4'): read_file(tmp_path / 'x', 3)
     with pytest.raises(FileNotFoundError): read_file(tmp_path / 'y')
+
+
+def test_what_is_said_of_a_file_names_it(tmp_path):
+    for text, said in (('expected a, got b', f'{tmp_path}: expected a, got b'), (f'{tmp_path}/x is bad',) * 2):
+        with pytest.raises(ValueError) as error, about(tmp_path): raise ValueError(text)
+        assert str(error.value) == said
+    with pytest.raises(KeyError), about(tmp_path): raise KeyError
 
 
 # --- one at a time
