@@ -148,7 +148,7 @@ def _consistent(ecology: Ecology) -> bool:
 
 def _read_state(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
     "The tree of a checkpoint with marks, and the tensors"
-    tensors = read_tensors(folder / 'state.safetensors', _LARGEST)
+    tensors = read_tensors(folder / 'state.safetensors', most=_LARGEST)
     try: tree = parse_json(read_file(folder / 'state.json', _MOST), _MOST)
     except ValueError as e: raise ValueError(f"{folder / 'state.json'} expected JSON, got {e}; {_RESTORE}") from None
     # Older checkpoints have no weights at birth.

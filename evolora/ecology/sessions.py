@@ -27,7 +27,7 @@ from .run_folder import TABLES, Run, begin, differences
 from ..host.adapters import Factors
 from ..host.model import Host, recorded_host
 from ..organelles.population import Population
-from ..utils.files import digest, locked, parse_json, sweep, sync, truncate, write_whole
+from ..utils.files import about, digest, locked, parse_json, sweep, sync, truncate, write_whole
 
 # %% ../../nbs/07_ecology/12_sessions.ipynb #a2026acd
 class Session:
@@ -46,8 +46,13 @@ class Session:
         self._stack.close()
 
     def _check(self) -> None:
-        if self.over: raise ValueError(f"expected a session at work, got one that is over; go on from its last "
-                                       f"checkpoint with resume_session({str(self.run.folder)!r})")
+        if self.over: raise ValueError("expected a session at work, got one that is over; " + self.way_on(
+            f'go on from its last checkpoint with resume_session({str(self.run.folder)!r})'))
+
+    def way_on(self, resume: str) -> str:
+        "The advice to resume, or another one where the folder has gone"
+        there = (self.run.folder / 'run.json').is_file() and any(self.run.folder.glob('checkpoints/*/manifest.json'))
+        return resume if there else f'{self.run.folder} was removed: restore it, or begin a new run'
 
     def __repr__(self) -> str: return f'Session({self.run!r}, generation {self.ecology.generation})'
 
@@ -203,8 +208,10 @@ def resume_session(folder: str | Path, host: Host | None = None, *, # default: t
                    every: int = 10, log: Callable[[str], None] = lambda line: None) -> Session:
     "Resume a run from its latest checkpoint; ValueError for all that differs or is damaged, and nothing is changed"
     _check_interval(every)
-    folder, stack = Path(folder), ExitStack()
-    run = Run.open(folder)
+    with about(folder): return _resumed(Path(folder), host, every, log)
+
+def _resumed(folder: Path, host: Host | None, every: int, log: Callable[[str], None]) -> Session:
+    run, stack = Run.open(folder), ExitStack()
     try:
         if last := stack.enter_context(locked(folder)): log(f'took over from {last}, which did not end well')
         if not (known := checkpoints(folder)):
@@ -256,10 +263,11 @@ def _grown(folder: str | Path, hosts: dict[str, Host] | None, threads: int) -> t
 def colony(folder: str | Path, hosts: dict[str, Host] | None = None, *, # those already loaded, by name
            threads: int = 1) -> tuple[Population, Run]:
     "The organelles of the latest checkpoint of a run, on their host, and the run; ValueError if none is left"
-    return _grown(folder, hosts, threads)[:2]
+    with about(folder): return _grown(folder, hosts, threads)[:2]
 
 def colony_births(folder: str | Path, hosts: dict[str, Host] | None = None, *,
                   threads: int = 1) -> tuple[Population, dict[str, Factors]]:
     "The same organelles, and the weights that each was born with"
-    population, _, checkpoint = _grown(folder, hosts, threads)
-    return population, read_births(checkpoint, population)
+    with about(folder):
+        population, _, checkpoint = _grown(folder, hosts, threads)
+        return population, read_births(checkpoint, population)

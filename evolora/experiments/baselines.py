@@ -38,7 +38,7 @@ from ..tasks.family import Task
 from ..tasks.forms import Form
 from ..tasks.families import ID_CELLS, OOD_CELLS, Cell, cell_hashes, family_named
 from ..tasks.task_sets import draw_tasks, sample_tasks
-from ..utils.files import read_json, write_whole
+from ..utils.files import about, read_json, write_whole
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #ba2fda60
@@ -303,7 +303,10 @@ def _noted(note: dict, path: Path) -> tuple[tuple[Cell, ...] | None, Form]:
 def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
            form: Form = Form()) -> Trained: # in which a peft folder is asked, which does not record one
     "A finished run, or an adapter, ready to answer in its form; `hosts` are those already loaded, by name"
-    folder, hosts, cells = Path(folder), {} if hosts is None else hosts, None
+    with about(folder): return _opened(Path(folder), {} if hosts is None else hosts, form)
+
+def _opened(folder: Path, hosts: dict[str, Host], form: Form) -> Trained:
+    cells = None
     kind = Condition(name='reopened', what=str(folder))
     if (folder / 'run.json').exists():
         population, run = colony(folder, hosts)

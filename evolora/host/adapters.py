@@ -234,14 +234,20 @@ _INERT = set('''
     layers_pattern megatron_config megatron_core loftq_config eva_config qalora_group_size runtime_config
     ensure_weight_tying'''.split())
 
-def read_tensors(path: Path, most: int = 1 << 30) -> dict[str, torch.Tensor]: # bytes
-    "The tensors of a safetensors file; ValueError when it is missing, unreadable or larger"
+def read_tensors(path: Path, dtypes: tuple[torch.dtype, ...] = (torch.float32,), *,
+                 most: int = 1 << 30) -> dict[str, torch.Tensor]: # bytes
+    "The tensors of a safetensors file; ValueError when it is missing, unreadable, larger, or of other numbers"
     if not path.exists(): raise ValueError(f"{path} expected a safetensors file, got none; check the folder")
     try:
         with safetensors.safe_open(checked_file(path, most), 'pt'): pass    # a header that fits, before all is read
-        return safetensors.torch.load(path.read_bytes())
+        found = safetensors.torch.load(path.read_bytes())
     except safetensors.SafetensorError as e:
         raise ValueError(f"{path} is no readable safetensors file ({e}); get it again") from None
+    names = [str(d).removeprefix('torch.') for d in dtypes]
+    for name, t in found.items():
+        if t.dtype not in dtypes: raise ValueError(f"{path} expected {' or '.join(names)}, got {name!r:.80} in "
+                                                   f"{str(t.dtype).removeprefix('torch.')}; get the file again")
+    return found
 
 # %% ../../nbs/04_host/03_adapters.ipynb #58465cb9
 def write_peft(folder, factors: Factors, *, alpha: float, targets: tuple[str, ...], base: str):
@@ -262,7 +268,8 @@ def write_peft(folder, factors: Factors, *, alpha: float, targets: tuple[str, ..
 def read_peft(folder, *, alpha: float) -> Factors:
     "The factors in a peft LoRA folder, with B rescaled so that `alpha` / rank is their scale"
     folder = Path(folder)
-    config, tensors = read_json(folder/'adapter_config.json'), read_tensors(folder/'adapter_model.safetensors')
+    config, tensors = read_json(folder/'adapter_config.json'), read_tensors(
+        folder/'adapter_model.safetensors', (torch.float32, torch.float16, torch.bfloat16, torch.float64))
     if config.get('peft_type') != 'LORA':
         raise ValueError(f"{folder} expected peft_type LORA, got {config.get('peft_type')!r:.60}; take a LoRA")
     on = [k for k, v in config.items() if k not in _INERT and v and v != 'none']

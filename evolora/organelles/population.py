@@ -25,7 +25,7 @@ from ..host.adapters import (AdapterStack, Factors, RowAdapters, attached, check
                               names_here, target_linears, write_peft)
 from ..host.model import Generation, Host, check_room
 from ..host.sampling import Authors, Trace, trace
-from ..utils.files import digest as digest_of, read_json, write_whole
+from ..utils.files import about, digest as digest_of, read_json, write_whole
 from ..utils.randomness import stream
 
 # %% ../../nbs/05_organelles/01_population.ipynb #a792e9ed
@@ -262,7 +262,7 @@ def export_peft(self: Population, id: str, folder):
 @patch
 def import_peft(self: Population, folder, *, operator: str = 'imported', **birth) -> Organelle:
     "A new organelle from a peft LoRA folder; the keywords are those of `birth`"
-    return self.birth(read_peft(folder, alpha=self.alpha), operator=operator, **birth)
+    with about(folder): return self.birth(read_peft(folder, alpha=self.alpha), operator=operator, **birth)
 
 # %% ../../nbs/05_organelles/01_population.ipynb #b66fceee
 class _SavedOrganelle(BaseModel):
@@ -280,7 +280,7 @@ class _Saved(BaseModel):
     format: Literal['evolora.population.1'] = 'evolora.population.1'
     host: str
     host_hash: str
-    capacity: int = Field(ge=1, le=2**20)
+    capacity: int = Field(ge=1, le=4096)
     max_rank: int = Field(ge=1)
     alpha: float = Field(gt=0, allow_inf_nan=False)
     targets: tuple[str, ...]
@@ -347,14 +347,15 @@ def load(cls: Population, folder, host: Host) -> Population:
     folder = Path(folder)
     saved = _read_saved(folder/'population.json')
     path = folder/_weights_file(saved.weights)
-    tensors = read_tensors(path, 1 << 34)
+    tensors = read_tensors(path, most=1 << 34)
     if digest_of(path) != saved.weights:
         raise ValueError(f"{path} expected the hash in population.json, got another; the file is damaged, "
                          "go back to an earlier save")
     if saved.host_hash != host.weights_hash():
         raise ValueError(f"{folder} was saved on host {saved.host!r}, got {host.id!r} with other weights; "
                          "load that host")
-    pop = cls(host, capacity=saved.capacity, max_rank=saved.max_rank, alpha=saved.alpha, targets=saved.targets)
+    with about(folder/'population.json'):
+        pop = cls(host, capacity=saved.capacity, max_rank=saved.max_rank, alpha=saved.alpha, targets=saved.targets)
     members = saved.organelles
     want = {f'{x}.{n}': (len(members), pop.max_rank, d[x == 'A']) for n, d in pop.shapes.items() for x in 'AB'}
     if {k: tuple(t.shape) for k, t in tensors.items()} != want:
@@ -362,7 +363,7 @@ def load(cls: Population, folder, host: Host) -> Population:
                          f"{({k: tuple(t.shape) for k, t in tensors.items()})}; the file was edited")
     for i, o in enumerate(members):
         factors = {n: (tensors[f'A.{n}'][i, :o.rank], tensors[f'B.{n}'][i, :o.rank].mT) for n in pop.shapes}
-        check_factors(factors, pop.shapes, pop.max_rank)
+        with about(path): check_factors(factors, pop.shapes, pop.max_rank)
         if any(t[i, o.rank:].count_nonzero() for t in tensors.values()):
             raise ValueError(f"{path} expected zeros beyond rank {o.rank} of {o.id}, got others; "
                              "the file was edited")

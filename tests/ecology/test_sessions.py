@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from scripted import Script, better, chance_decides, with_trial
 from utils.processes import exit_code, live_and_die, run_out_of_room
 
@@ -22,7 +23,7 @@ from evolora.utils.files import digest
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.updates import PlasticityConfig
 from evolora.ecology.run_folder import TABLES, Run
-from evolora.ecology.sessions import begin_session, colony, resume_session
+from evolora.ecology.sessions import begin_session, colony, colony_births, resume_session
 from evolora.ecology.state import PARTS
 from evolora.ecology.variation import VariationConfig
 
@@ -254,7 +255,9 @@ def rewritten(folder, change):
     change(tree)
     path.write_text(json.dumps(tree))
     manifest = json.loads((last(folder) / 'manifest.json').read_text())
-    manifest['files']['state.json'] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
+    for name in ('state.json', 'state.safetensors'):
+        path = last(folder) / name
+        manifest['files'][name] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
     (last(folder) / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
 
 
@@ -337,6 +340,38 @@ FORGERIES = {
 def test_a_forged_state_is_refused_though_its_manifest_fits(host, copy, what):
     rewritten(copy, FORGERIES[what])
     refused(copy, host, 'expected the state of an ecology')
+
+
+@pytest.mark.parametrize('part', ['/births', '/parts/plasticity'])
+@pytest.mark.parametrize('dtype', [torch.float16, torch.int64, torch.bool])
+def test_numbers_of_another_kind_are_refused(host, copy, part, dtype):
+    "Not only in the population, also beside it"
+    path = last(copy) / 'state.safetensors'
+    tensors = load_file(path)
+    name = next(n for n in sorted(tensors) if n.startswith(part))
+    save_file(tensors | {name: tensors[name].to(dtype)}, path)
+    rewritten(copy, lambda tree: None)
+    refused(copy, host, f'state.safetensors expected float32, got .* in {dtype}'.replace('torch.', ''))
+
+
+STRANGE = {'id': ['', '/etc/passwd'], 'device': ['x', ''], 'dtype': ['x', ''], 'threads': [0, 10**5]}
+
+
+@pytest.mark.parametrize('key, value', [(k, v) for k, values in STRANGE.items() for v in values])
+def test_a_host_that_cannot_be_loaded_names_the_run(copy, key, value):
+    "Who named no host cannot know which one is meant"
+    record = json.loads((copy / 'run.json').read_text())
+    record['host'][key] = value
+    (copy / 'run.json').write_text(json.dumps(record))
+    for wake in (resume_session, colony, colony_births) if key in ('id', 'dtype') else (resume_session,):
+        with pytest.raises(ValueError, match='expected') as error: wake(copy)
+        assert '\n' not in str(error.value) and str(copy) in str(error.value)
+
+
+def test_a_negative_seed_names_the_run(host, copy):
+    edit(copy / 'run.json', b'"seed": 3', b'"seed": -1')
+    with pytest.raises(ValueError, match='got -1') as error: resume_session(copy, host)
+    assert str(copy) in str(error.value)
 
 
 def test_a_deep_or_huge_state_is_refused(host, copy):
@@ -426,6 +461,14 @@ def test_a_session_that_is_over_writes_no_more(host, copy):
     before = everything(copy)
     with pytest.raises(ValueError, match='resume_session'): session.live(6, log=None)
     assert everything(copy) == before
+
+
+@pytest.mark.parametrize('lost', ['.', 'checkpoints', 'run.json'])
+def test_a_run_that_was_removed_is_not_to_be_resumed(host, copy, lost):
+    session = resume_session(copy, host)
+    with session: shutil.rmtree(copy / lost) if lost != 'run.json' else (copy / lost).unlink()
+    with pytest.raises(ValueError, match='was removed: restore it, or begin a new run') as error: session.save()
+    assert 'resume_session' not in str(error.value) and '\n' not in str(error.value)
 
 
 def test_nothing_is_begun_with_a_senseless_interval(host, tmp_path):

@@ -414,12 +414,24 @@ def test_results_of_another_world_are_refused(host, tmp_path, key):
     with pytest.raises(ValueError, match=f'{key} was 0+ and is'): reopen(tmp_path / 'a', {'embedded': host})
 
 
+@pytest.mark.parametrize('change, match', [
+    ({'base_model_name_or_path': 'missing/folder/x'}, 'model folder'), ({'r': 0}, 'a whole r'), ({'r': 999}, 'of rank'),
+    ({'base_model_name_or_path': '/'}, 'model folder')])
+def test_an_adapter_that_cannot_be_read_is_named(host, tmp_path, change, match):
+    train(host, small('sft'), budget=3, match='answers').export(tmp_path / 'a')
+    path = tmp_path / 'a' / 'adapter' / 'adapter_config.json'
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match=match) as e: reopen(path.parent, {'embedded': host})
+    assert '\n' not in str(e.value) and str(path.parent) in str(e.value)
+
+
 def test_what_is_no_result_is_one_line(host, tmp_path, several):
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'note').mkdir()
     (tmp_path / 'note' / 'trained.json').write_text('{"host": 3}')
     for name, named in (('missing', 'adapter_config'), ('empty', 'adapter_config'), ('note', 'name of its host')):
-        with pytest.raises(ValueError, match=named): reopen(tmp_path / name)
+        with pytest.raises(ValueError, match=named) as e: reopen(tmp_path / name)
+        assert str(tmp_path / name) in str(e.value)
     with pytest.raises(ValueError, match='at least one folder'): at_holdout([])
     with pytest.raises(ValueError, match='one adapter'): several.export(tmp_path / 'x')
     run = Run.create(tmp_path / 'run', config={}, hashes={}, host={'id': 'embedded'}, seed=0, version='0')

@@ -1,6 +1,8 @@
 """What no lesson shows of `adapters` and `population`: parity everywhere, hostile files, no traces."""
 import gc
+import hashlib
 import json
+import math
 from copy import deepcopy
 
 import numpy as np
@@ -302,6 +304,41 @@ def test_peft_features_that_are_refused(pop, tmp_path, change):
     assert '\n' not in str(e.value) and str(tmp_path/'x') in str(e.value) and pop.births == 3
 
 
+@pytest.mark.parametrize('change, match', [
+    (lambda x: x.long(), 'expected float32 or .* in int64'), (lambda x: x.bool(), 'in bool'),
+    (lambda x: x.to(torch.float8_e4m3fn), 'in float8_e4m3fn'), (lambda x: x * math.nan, 'expected finite factors'),
+    (lambda x: x + math.inf, 'expected finite factors'), (lambda x: x.repeat(2, 2), 'of rank')])
+def test_numbers_that_are_no_weights_are_refused(pop, tmp_path, change, match):
+    pop.export_peft('o2', tmp_path/'x')
+    path = tmp_path/'x'/'adapter_model.safetensors'
+    tensors = {n: change(x) for n, x in safetensors.torch.load_file(path).items()}
+    safetensors.torch.save_file(tensors, path)
+    with pytest.raises(ValueError, match=match) as e: pop.import_peft(tmp_path/'x')
+    assert '\n' not in str(e.value) and str(tmp_path/'x') in str(e.value) and pop.births == 3
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
+def test_adapters_of_other_precision_are_taken(pop, tmp_path, dtype):
+    pop.export_peft('o2', tmp_path/'x')
+    path = tmp_path/'x'/'adapter_model.safetensors'
+    safetensors.torch.save_file({n: x.to(dtype) for n, x in safetensors.torch.load_file(path).items()}, path)
+    pop.import_peft(tmp_path/'x')
+    for n, (A, B) in pop.factors('o2').items():
+        for mine, theirs in zip((A, B), pop.factors('o4')[n]): assert theirs.equal(mine.to(dtype).float())
+
+
+def test_what_a_population_cannot_take_names_the_adapter(pop, tmp_path):
+    other = Population(pop.host, targets=('q_proj',))
+    other.birth(rank=2)
+    other.export_peft('o1', tmp_path/'q')
+    large = Population(pop.host, max_rank=8)
+    large.birth(rank=8)
+    large.export_peft('o1', tmp_path/'r')
+    for name, match in (('q', 'is missing'), ('r', 'rank must be in')):
+        with pytest.raises(ValueError, match=match) as e: pop.import_peft(tmp_path/name)
+        assert str(e.value).startswith(f'{tmp_path/name}: ')
+
+
 def test_foreign_peft_folders(pop, tmp_path):
     with pytest.raises(ValueError, match='has no adapter_config.json'): pop.import_peft(tmp_path/'nowhere')
     pop.export_peft('o2', tmp_path/'x')
@@ -379,6 +416,7 @@ def _edit_member(**changes): return lambda saved: saved['organelles'][1].update(
 @pytest.mark.parametrize('edit',
                          [_edit(format='other'), _edit(births=1), _edit(capacity=1), _edit(capacity=-1),
                           _edit(alpha=0), _edit(max_rank=4),
+                          _edit(capacity=2**20), _edit(max_rank=10**6), _edit(targets=[]), _edit(targets=['x']),
                           _edit(weights='../../etc/passwd'), _edit(weights='0' * 64), _edit(surprise=1),
                           _edit(organelles=[]), _edit(targets=['q_proj']),
                           _edit_member(id='o1'), _edit_member(id='x'), _edit_member(slot=0),
@@ -391,7 +429,35 @@ def test_edited_saves_are_refused(pop, saved, edit):
     edit(found)
     path.write_text(json.dumps(found))
     with pytest.raises(ValueError) as e: Population.load(saved, pop.host)
-    assert '\n' not in str(e.value)
+    assert '\n' not in str(e.value) and str(saved) in str(e.value)
+
+
+def reweighted(saved, change):
+    "A forgery: other weights, and a population.json that fits"
+    (old,), found = saved.glob('*.safetensors'), json.loads((saved/'population.json').read_text())
+    tensors = {n: change(x).contiguous() for n, x in safetensors.torch.load_file(old).items()}
+    data = safetensors.torch.save(tensors)
+    found['weights'] = hashlib.sha256(data).hexdigest()
+    old.unlink()
+    new = saved/f"population-{found['weights'][:16]}.safetensors"
+    new.write_bytes(data)
+    (saved/'population.json').write_text(json.dumps(found))
+    return new
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool])
+def test_a_population_is_saved_in_float32(pop, saved, dtype):
+    new = reweighted(saved, lambda x: x.to(dtype))
+    with pytest.raises(ValueError, match=f'expected float32, got .* in {dtype}'.replace('torch.', '')) as e:
+        Population.load(saved, pop.host)
+    assert '\n' not in str(e.value) and str(new) in str(e.value)
+
+
+@pytest.mark.parametrize('number', [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_refused_by_file(pop, saved, number):
+    new = reweighted(saved, lambda x: x + number)
+    with pytest.raises(ValueError, match='expected finite factors') as e: Population.load(saved, pop.host)
+    assert '\n' not in str(e.value) and str(new) in str(e.value)
 
 
 def test_damaged_and_foreign_saves(pop, saved, tmp_path):
