@@ -174,7 +174,8 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
                 found = session.live(generations, log=ticker, patience=patience)
         except BrokenPipeError: raise           # the reader of the output has gone: that is no trouble with the folder
         except OSError as e:
-            raise ValueError(f'{folder}: {e.strerror or e}; mend it; `evolora run --resume {folder}` goes on') from None
+            way_on = session.way_on(f'mend it; `evolora run --resume {folder}` goes on')
+            raise ValueError(f'{folder}: {e.strerror or e}; {way_on}') from None
         _ended(session, folder, 0 if found else generations)
         if found: raise typer.Exit(3)
 

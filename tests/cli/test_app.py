@@ -641,6 +641,18 @@ def test_a_damaged_run_does_not_go_on(cli, world):
     refuses(cli, 'run', '--resume', 'nowhere', named='expected a run folder')
 
 
+def test_a_folder_that_was_removed_is_not_to_be_resumed(cli, world, monkeypatch, sketched):
+    from evolora.ecology import run_folder
+    def gone(path, data):
+        shutil.rmtree('run', ignore_errors=True)
+        return real(path, data)
+    real = run_folder.append
+    monkeypatch.setattr(run_folder, 'append', gone)
+    code, out, err = cli('run', '--config', config(), '--host', world / 'host', '--out', 'run')
+    assert code == 2 and len(err.splitlines()) == 1
+    assert '--resume' not in err and 'run was removed: restore it, or begin a new run' in err
+
+
 def test_a_full_disk_is_one_line_that_says_how_to_go_on(cli, world, monkeypatch, sketched):
     from evolora.ecology import run_folder
     def full(path, data):
