@@ -9,6 +9,7 @@ __all__ = ['log_e_value', 'e_value', 'power_at', 'pairs_needed', 'Window', 'wind
 # %% ../../nbs/06_assimilation/02_sequential.ipynb #475c1351
 import math
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -133,6 +134,15 @@ def _answers(name: str, values) -> np.ndarray:
     got = values[~known][0] if values.ndim == 1 else f'shape {values.shape}'
     raise ValueError(f"{name} expected one row of right (1) and wrong (0) answers, got {got}; numbers go to betting")
 
+def _distinct(questions: Sequence[str], before: Iterable[str]) -> list[str]:
+    "The questions, if none of them comes twice or came before: the same answer twice is no second piece of evidence"
+    seen = set(before)
+    for question in questions:
+        if not isinstance(question, str) or question in seen:
+            raise ValueError(f"questions expected ids, each once in a test, got {question!r:.60}; ask others")
+        seen.add(question)
+    return [*questions]
+
 @dataclass(repr=False)
 class PairedTest:
     "A stream of pairs of answers, and the evidence in it that the candidate solves more tasks than the control"
@@ -146,24 +156,31 @@ class PairedTest:
     pairs: int = 0
     log_peak: float = 0.    # the largest log E so far; it starts with one coin
     crossed: int | None = None # pairs after which E first reached 1/alpha
+    asked: list[str] = field(default_factory=list)  # ids of the questions so far, where they were given
 
     def __post_init__(self):
         _share('alpha', self.alpha)
         if not (1 <= self.least <= self.most and 0 <= self.futility < 1):
             raise ValueError(f"expected 1 <= least <= most and 0 <= futility < 1, got {self.least}, {self.most} and "
                              f"{self.futility}; 32, 1024 and .05 are usual")
+        _distinct(self.asked, ())
 
     def state(self) -> dict:
         "All of it, as plain JSON; PairedTest(**state) goes on from there"
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != 'asked' or value}
 
 # %% ../../nbs/06_assimilation/02_sequential.ipynb #a778f241
 @patch
-def observe(self: PairedTest, candidate, control) -> PairedTest:
+def observe(self: PairedTest, candidate, control,
+            questions: Sequence[str] | None = None) -> PairedTest: # ids of the tasks: none may be in a test twice
     "Add the answers of both to the same tasks, in order; returns the test"
     candidate, control = _answers('candidate', candidate), _answers('control', control)
     if len(candidate) != len(control):
         raise ValueError(f"expected pairs, got {len(candidate)} and {len(control)} answers; ask both the same tasks")
+    if questions is not None:
+        if len(questions) != len(candidate): raise ValueError(
+            f"expected a question for each pair, got {len(questions)} for {len(candidate)}; give their ids in order")
+        self.asked = [*self.asked, *_distinct(questions, self.asked)]
     wins, losses = self.wins + (candidate > control).cumsum(), self.losses + (candidate < control).cumsum()
     path = log_e_value(wins, losses)
     over = np.flatnonzero(path >= -math.log(self.alpha))

@@ -161,7 +161,7 @@ def _test(s: _Look, tests: dict[str, PairedTest], today: int) -> None:
         tasks, right = s.ask(['child', *waiting], min(s.a.config.look, left), s.home)
         if not tasks: break
         for id in waiting:
-            tests[id].observe(right['child'], right[id])
+            tests[id].observe(right['child'], right[id], [t.id for t in tasks])
             for t, ok in zip(tasks, right[id]):
                 if t.family not in s.a.home(id): known.setdefault((id, t.family), []).append(ok)
     for (id, family), seen in known.items():
@@ -248,11 +248,12 @@ def probation(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: i
                                tokens=a.tokens.held(payers), least=c.look * (1 + len(waiting))))
     if all(d.passed for d in decisions):
         home = [t for t in a.cells if t.family in families_of(trial.child.niche, a.families)]
-        tasks = fresh(home, c.look, rng('probation'), seen=set())
-        right = a.examiner.ask({'child': a.population.factors(trial.id)} | {id: trial.controls[id] for id in waiting},
-                               tasks, seed_for)
-        a.tokens.spend(payers, len(tasks) * (1 + len(waiting)), generation)
-        for id in waiting: trial.tests[id].observe(right['child'], right[id])
+        tasks = fresh(home, c.look, rng('probation'), seen={q for id in waiting for q in trial.tests[id].asked})
+        if tasks:       # small cells run out of questions
+            who = {'child': a.population.factors(trial.id)} | {id: trial.controls[id] for id in waiting}
+            right = a.examiner.ask(who, tasks, seed_for)
+            a.tokens.spend(payers, len(tasks) * len(who), generation)
+            for id in waiting: trial.tests[id].observe(right['child'], right[id], [t.id for t in tasks])
     if trial.e >= 1 / trial.level: outcome = 'trial_promoted'
     elif generation - trial.since >= c.probation: outcome = 'trial_expired'
     else: return decisions, 'open'

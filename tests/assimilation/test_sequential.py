@@ -244,6 +244,37 @@ def test_answers_are_right_or_wrong(candidate, control, match):
     assert '\n' not in str(e.value) and test == PairedTest()
 
 
+@pytest.mark.parametrize('questions, match', [
+    (['a', 'a'], "each once in a test, got 'a'"), (['new', 'old'], "got 'old'"), (['new', 7], 'got 7'),
+    (['new'], 'got 1 for 2'), (['new', None], 'got None'), ([], 'got 0 for 2')])
+def test_no_question_is_evidence_twice(questions, match):
+    "Neither in one batch nor in a later one, and nothing is added; also after a resume"
+    test = PairedTest().observe([1, 0], [0, 0], ['old', 'older'])
+    for one in (test, PairedTest(**json.loads(json.dumps(test.state())))):
+        with pytest.raises(ValueError, match=match) as e: one.observe([1, 1], [0, 0], questions)
+        assert '\n' not in str(e.value) and one == test and (one.pairs, one.asked) == (2, ['old', 'older'])
+    assert test.observe([1, 1], [0, 0], ['new', 'newer']).pairs == 4
+    with pytest.raises(ValueError, match='each once'): PairedTest(asked=['a', 'a'])
+    assert 'asked' not in PairedTest().observe([1], [0]).state(), 'as it was saved before'
+
+
+def test_questions_change_no_number():
+    candidate, control = answers(500)
+    named = PairedTest(.01).observe(candidate, control, [str(i) for i in range(500)])
+    assert {**named.state(), 'asked': []} == {**PairedTest(.01).observe(candidate, control).state(), 'asked': []}
+
+
+def test_equal_blocks_would_be_accepted_far_too_often():
+    "What the guard is for: coins of which each is counted eight times"
+    coin, accepted = rng(1), 0
+    for _ in range(200):
+        won = coin.random(32) < .5
+        accepted += PairedTest(.05, most=256, futility=0).observe(won.repeat(8), ~won.repeat(8)).verdict() == 'accept'
+    assert accepted > .19 * 200
+    with pytest.raises(ValueError, match='each once'):
+        PairedTest(.05).observe(won.repeat(8), ~won.repeat(8), np.arange(32).astype(str).repeat(8).tolist())
+
+
 @pytest.mark.parametrize('options', [{'alpha': 1}, {'most': 31}, {'least': 0}, {'futility': 1}, {'futility': -.1}])
 def test_a_test_has_sensible_bounds(options):
     with pytest.raises(ValueError, match='expected'): PairedTest(**options)

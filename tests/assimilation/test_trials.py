@@ -361,6 +361,24 @@ def test_parents_are_met_as_they_are_now(host):
     assert same(trial.controls['o1'], m.population.factors('o1'))
 
 
+def test_no_look_asks_again_what_a_test_has_counted(host, monkeypatch):
+    "Neither its first pairs nor those of earlier looks; where nothing is left, nothing is asked"
+    m = meeting(host, is_right=rarely_better, probation=99, cells=CELLS[:2], **SHORT)
+    trial = on_probation(m)
+    few, real = trial.tests['o1'].asked[:], module.fresh
+    monkeypatch.setattr(module, 'fresh', lambda cells, n, rng, *, seen, **how: real(
+        cells, n, stream(4, purpose='always the same'), seen=seen, **how))
+    full = log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11)
+    assert len(few) == 16 and look(m, trial, full)[1] == 'open'
+    counted, held = trial.tests['o1'].asked[:], dict(m.a.tokens.balances)
+    assert counted[:16] == few and len(set(counted)) == len(counted) > 16
+    assert counted[16:] == [t.id for t in m.a.examiner.evaluations[-1][1]]
+    calls = len(m.a.examiner.evaluations)
+    decisions, outcome = look(m, trial, full)       # the same draw once more
+    assert outcome == 'open' and len(m.a.examiner.evaluations) == calls and m.a.tokens.balances == held
+    assert trial.tests['o1'].asked == counted and decisions[-1].passed
+
+
 def test_a_look_waits_for_tokens(host):
     m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
