@@ -16,10 +16,10 @@ from typing import Literal
 import numpy as np
 import torch
 from pydantic import ConfigDict, TypeAdapter
-from torch import Tensor, nn
+from torch import nn
 
 from .corpus import IGNORED, Corpus, recall_rows
-from .model_sizes import Size, Tier, parameters
+from .model_sizes import Size, Tier
 from .training import HORIZONS, fit_weights
 from ...host.mechanisms.mixer import Mixer
 from ...utils.randomness import stream

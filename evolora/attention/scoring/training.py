@@ -9,7 +9,7 @@ __all__ = ['HORIZONS', 'row_losses', 'rate_at', 'one_thread', 'Fitted', 'counted
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
