@@ -105,13 +105,15 @@ def evaluate(mechanism: Annotated[str, typer.Argument(help='A file with a progra
              seeds: Annotated[int, typer.Option(min=2, help='Trainings of each size, paired with softmax.')] = 2,
              corpus: _CORPUS = None, workers: _WORKERS = 1, cache: _CACHE = None, ray: _RAY = None,
              secret: _SECRET = None,
+             first: Annotated[int, typer.Option(min=0, help='The first of the seeds, to repeat a measurement or to '
+                                                'take fresh ones.')] = 0,
              json: Annotated[bool, typer.Option('--json', help='One JSON object instead of tables.')] = False):
     "Check a mechanism, train it at every size beside softmax, and print its gain. Exit code 1: it has no score."
     from evolora.attention.scoring.evaluation import Evaluator
     from evolora.host.mechanisms.program_source import read_program
     program = read_program(mechanism)
     evaluator = Evaluator(program.framework, _tier(tier, steps, vocab), seeds=seeds, corpus=corpus,
-                          cache=_cache(cache), device=device, secret=secret)
+                          cache=_cache(cache), device=device, secret=secret, first=first)
     crew = _workers(workers, ray)
     _describe(evaluator, crew)
     found = _evaluated(evaluator, program, crew)
