@@ -11,7 +11,8 @@ from . import task_sets as task_sets
 from .family import (
     Family as Family, Grade as Grade, MAX_DEPTH as MAX_DEPTH, MAX_NESTING as MAX_NESTING, MAX_REPLY as MAX_REPLY,
     MAX_TEXT as MAX_TEXT, Task as Task, final_line as final_line, last_json as last_json, last_match as last_match,
-    last_number as last_number, pick as pick, plain_line as plain_line,
+    last_number as last_number, load_json as load_json, pick as pick, plain_line as plain_line,
+    whole_number as whole_number,
 )
 from .symbolic import (
     CodeFormat as CodeFormat, JsonRepair as JsonRepair, Logic as Logic, Math as Math, MultiStep as MultiStep,
@@ -28,9 +29,9 @@ from .dates_and_units import (
     in_words as in_words, ordinal as ordinal,
 )
 from .regexes import (
-    LETTERS as LETTERS, MATCH_SECONDS as MATCH_SECONDS, MAX_PATTERN as MAX_PATTERN, Recognition as Recognition,
-    Synthesis as Synthesis, compiles as compiles, draw_pattern as draw_pattern, expand as expand,
-    matches as matches, mismatch as mismatch, spell as spell,
+    LETTERS as LETTERS, MAX_PATTERN as MAX_PATTERN, Recognition as Recognition, Synthesis as Synthesis,
+    compiles as compiles, draw_pattern as draw_pattern, expand as expand, matches as matches, mismatch as mismatch,
+    spell as spell,
 )
 from .splits import (
     STREAMS as STREAMS, identified as identified, stream_of as stream_of,
@@ -39,7 +40,7 @@ from .families import (
     CELLS as CELLS, Cell as Cell, FAMILIES as FAMILIES, ID_CELLS as ID_CELLS, MAX_PROMPT as MAX_PROMPT,
     NATURAL as NATURAL, OOD_CELLS as OOD_CELLS, OOD_DEPTH as OOD_DEPTH, OOD_FAMILIES as OOD_FAMILIES,
     cell_hashes as cell_hashes, family_hash as family_hash, family_named as family_named, grade as grade,
-    register_family as register_family,
+    nearly as nearly, register_family as register_family,
 )
 from .task_sets import (
     MAX_TRIES as MAX_TRIES, chance as chance, corrected as corrected, count_mode as count_mode,

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NATURAL', 'FAMILIES', 'OOD_FAMILIES', 'OOD_DEPTH', 'CELLS', 'ID_CELLS', 'OOD_CELLS', 'MAX_PROMPT', 'family_named',
-           'Cell', 'grade', 'family_hash', 'cell_hashes', 'register_family']
+           'Cell', 'grade', 'nearly', 'family_hash', 'cell_hashes', 'register_family']
 
 # %% ../../nbs/03_tasks/07_families.ipynb #ta5c0017
 import hashlib
@@ -77,6 +77,8 @@ def _fault(family: Family, task: Task, depth: int, others: Iterable[str]) -> str
         if not isinstance(text, str) or not text.isprintable() or text != ' '.join(text.split()):
             return f"expected one printable line without double spaces as {what}, got {text!r:.60}"
         if not 0 < len(text) <= most: return f"expected 1 to {most} characters as {what}, got {len(text)}, {text!r:.60}"
+    if not all(isinstance(twin, str) for twin in task.twins):
+        return f"expected prompts as twins, got {task.twins!r:.60}"
     json.dumps(task.meta, allow_nan=False)
     for gold in (task, *(family.with_habit(task, name) for name in family.habits)):
         for options in ({}, {'extract': True}):
@@ -104,6 +106,12 @@ def _look(family: Family, depth: int, n: int = 400) -> str:
     if different < .75 * n: return f"expected {.75 * n:.0f} different questions in {n}, got {different}; draw from more"
     return ''
 
+def nearly(answer: str) -> tuple[str, ...]:
+    "Replies that a more lenient or a stricter reader would grade differently: an answer in forms that it may accept"
+    return (f'0{answer}', f'-{answer}', f'+{answer}', f'{answer}.0', f' {answer}', f'{answer} {answer}', answer.upper(),
+            answer.lower(), f'{answer[:-1]},{answer[1:]}', f'"{answer}"', f'Answer: {answer}', f'{answer}\n\n', '-0',
+            '(?R)|.*', '|'.join(answer))
+
 def family_hash(family: Family) -> str:
     "A fingerprint of what a family asks, and of what replies score"
     sha = hashlib.sha256()
@@ -111,8 +119,9 @@ def family_hash(family: Family) -> str:
         rng = random_stream(0, purpose=f'fingerprint {family.name}:{depth}')
         for difficulty in (0., .5, 1.):
             t = family.draw(rng, depth, difficulty)
-            texts = (t.answer, t.answer[:-1], t.answer[::-1], f'It is {t.answer}.', '')
-            sha.update(f'{t.prompt}|{t.answer}|{stream_of(t)}|{[family.grade(t, x) for x in texts]}'.encode())
+            texts = (t.answer, t.answer[:-1], t.answer[::-1], f'It is {t.answer}.', '', *nearly(t.answer))
+            asked = f'{t.prompt}|{t.twins}|{t.answer}|{stream_of(t)}'
+            sha.update(f'{asked}|{[family.grade(t, x) for x in texts]}'.encode())
             if type(family).extract is not Family.extract: sha.update(repr([family.extract(x) for x in texts]).encode())
     return sha.hexdigest()[:16]
 

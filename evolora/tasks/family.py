@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MAX_DEPTH', 'MAX_REPLY', 'MAX_TEXT', 'MAX_NESTING', 'Task', 'Grade', 'final_line', 'Family', 'last_match',
-           'last_number', 'plain_line', 'last_json', 'pick']
+           'last_number', 'plain_line', 'last_json', 'whole_number', 'load_json', 'pick']
 
 # %% ../../nbs/03_tasks/01_family.ipynb #7ad8645b
 import json
@@ -16,7 +16,7 @@ import numpy as np
 # %% ../../nbs/03_tasks/01_family.ipynb #b401abd5
 @dataclass(frozen=True)
 class Task:
-    "One question with its gold answer; `meta` holds what it was made from"
+    "One question with its gold answer; `meta` holds what it was made from, `twins` the same question in other orders"
     family: str
     depth: int
     difficulty: float
@@ -24,6 +24,8 @@ class Task:
     answer: str
     meta: dict = field(default_factory=dict)
     id: str = ''
+    twins: tuple[str, ...] = ()     # prompts: `What is 2 + 1?` of `What is 1 + 2?`
+    def __post_init__(self): object.__setattr__(self, 'twins', tuple(self.twins))       # a file has a list
 
 @dataclass(frozen=True)
 class Grade:
@@ -73,8 +75,8 @@ class Family:
             raise ValueError(f"expected a habit of {self.name} ({known}), got {name!r:.60}")
         return replace(task, answer=self.habit(task, name))
 
-    def task(self, depth: int, difficulty: float, prompt: str, answer, **meta) -> Task:
-        return Task(self.name, depth, round(float(difficulty), 3), prompt, str(answer), meta)
+    def task(self, depth: int, difficulty: float, prompt: str, answer, *, twins: tuple[str, ...] = (), **meta) -> Task:
+        return Task(self.name, depth, round(float(difficulty), 3), prompt, str(answer), meta, twins=twins)
 
     def grade(self, task: Task, text: str, *,
               extract: bool = False, # look for the answer as `extraction` states, not only on the last line
@@ -117,10 +119,23 @@ def last_json(text: str) -> str:
         found, end = piece[:length], match.start() + length
     return found
 
-def _load_json(text: str):
+def whole_number(text: str) -> int | None:
+    "The integer that a text is, as one writes it: not `007`, `-0` or `+7`; or None"
+    return int(text) if re.fullmatch('0|-?[1-9][0-9]{0,8}', text) else None
+
+def _integer(text: str) -> int:
+    if text == '-0': raise ValueError('there is one zero')
+    return int(text)
+
+def _once(pairs: list[tuple]) -> dict:
+    "An object with each key once: which of two values was meant, a grader cannot know"
+    if len(found := dict(pairs)) < len(pairs): raise ValueError('a key stands twice')
+    return found
+
+def load_json(text: str) -> dict | None:
     "The JSON object that a text holds, or None; model output may be anything, nested ever so deep"
     if text.count('{') + text.count('[') > MAX_NESTING: return None       # deep nesting exhausts Python's stack
-    try: value = json.loads(text, parse_constant=lambda name: None)
+    try: value = json.loads(text, parse_constant=lambda name: None, parse_int=_integer, object_pairs_hook=_once)
     except ValueError: return None
     return value if isinstance(value, dict) else None
 

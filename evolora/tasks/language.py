@@ -14,7 +14,7 @@ from math import factorial
 
 import numpy as np
 
-from .family import (Family, Task, _between, _load_json, _swap_digit, last_json, last_match, pick,
+from .family import (Family, Task, _between, _swap_digit, last_json, last_match, load_json, pick,
                                   plain_line)
 from .symbolic import WORDS
 
@@ -218,7 +218,7 @@ class Fields(Family):
                          json.dumps({k: who[k] for k in keys}))
 
     def extract(self, text): return last_json(text)
-    def read(self, line, task): return _load_json(line)
+    def read(self, line, task): return load_json(line)
     def progress(self, value, task):
         gold = json.loads(task.answer)
         right = sum(k in value and json.dumps(value[k]) == json.dumps(gold[k]) for k in gold)

@@ -21,9 +21,17 @@ def identified(task: Task) -> Task:
     "The task with the id that its question has"
     return replace(task, id=_digest(task.family, task.prompt)[:16])
 
-def stream_of(task: Task) -> str:
-    "The one stream that a question belongs to"
-    place = int(_digest(task.family, task.prompt)[:8], 16) % 100
+def _place(digest: str) -> str:
+    "The stream that a digest falls into"
+    place = int(digest[:8], 16) % 100
     for name, share in STREAMS.items():
         if place < share: return name
         place -= share
+
+def stream_of(task: Task) -> str:
+    "The one stream that a question belongs to; '' where a twin of it stands in another one"
+    own, *twins = [_digest(task.family, prompt) for prompt in (task.prompt, *task.twins)]
+    stream = _place(own)
+    for twin in twins:
+        if (other := _place(twin)) != stream and stream != 'train' and (other == 'train' or twin < own): return ''
+    return stream

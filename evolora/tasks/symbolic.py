@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
-from .family import (Family, _between, _load_json, _swap_digit, last_json, last_match, last_number, pick,
-                                  plain_line)
+from .family import (Family, _between, _swap_digit, last_json, last_match, last_number, load_json, pick,
+                                  plain_line, whole_number)
 
 # %% ../../nbs/03_tasks/02_symbolic.ipynb #65101ed6
 class _Number(Family):
@@ -20,7 +20,7 @@ class _Number(Family):
     longest = 5
     instruction, extraction = 'Reply with the number only.', 'the last number, without commas between thousands'
     def extract(self, text): return last_number(text)
-    def read(self, line, task): return int(line) if re.fullmatch('-?[0-9]{1,9}', line) else None
+    def read(self, line, task): return whole_number(line)
     def progress(self, value, task): return float(value == int(task.answer))
     def slip(self, task, rng): return str(_swap_digit(int(task.answer), rng))
 
@@ -33,7 +33,8 @@ class Math(_Number):
         a, b = int(rng.integers(1, _between(9, 19, difficulty) + 1)), int(rng.integers(1, 10))
         asks = pick(rng, ('is {} + {}', 'is {} plus {}', 'is {} and {}', 'is the sum of {} and {}', 'do {} and {} make',
                           'is {} and {} together'))
-        return self.task(0, difficulty, f'What {asks.format(a, b)}?', a + b, a=a, b=b, op='+')
+        return self.task(0, difficulty, f'What {asks.format(a, b)}?', a + b, a=a, b=b, op='+',
+                         twins=(f'What {asks.format(b, a)}?',))
 
     def draw(self, rng, depth, difficulty):
         if depth == 0: return self._easy(rng, difficulty)
@@ -41,7 +42,8 @@ class Math(_Number):
         op = '+' if depth % 2 else '-'
         b = int(rng.integers(low, high + 1))
         a = int(rng.integers(low, high + 1)) if op == '+' else b + int(rng.integers(high + 1))
-        return self.task(depth, difficulty, f'What is {a} {op} {b}?', a + b if op == '+' else a - b, a=a, b=b, op=op)
+        return self.task(depth, difficulty, f'What is {a} {op} {b}?', a + b if op == '+' else a - b, a=a, b=b, op=op,
+                         twins=(f'What is {b} + {a}?',) if op == '+' else ())
 
     def misconception(self, task):
         "Works digit by digit and forgets every carry and borrow; at depth 0 counts on from the first number, included"
@@ -133,8 +135,9 @@ class WordCount(Family):
                          counts=counts)
 
     def extract(self, text): return last_match('[0-9]+(?: [0-9]+)*', text)
-    def read(self, line, task): return [int(x) for x in line.split(' ')] if re.fullmatch('[0-9]{1,3}( [0-9]{1,3})*',
-                                                                                         line) else None
+    def read(self, line, task):
+        counts = [whole_number(x) for x in line.split(' ')]
+        return None if None in counts or min(counts) < 0 else counts
     def progress(self, value, task):
         counts = task.meta['counts']
         return float(np.mean([x == y for x, y in zip(value, counts)])) if len(value) == len(counts) else 0.0
@@ -220,7 +223,7 @@ class JsonRepair(Family):
         return self.task(depth, difficulty, f'Repair the JSON: {broken}', text, whole=whole)
 
     def extract(self, text): return last_json(text)
-    def read(self, line, task): return _load_json(line)
+    def read(self, line, task): return load_json(line)
     def progress(self, value, task):
         whole = task.meta['whole']
         right = sum(k in value and _dump_json({k: value[k]}) == _dump_json({k: whole[k]}) for k in whole)

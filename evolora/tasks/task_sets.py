@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import evolora
-from .families import CELLS, Cell, FAMILIES, family_named
+from .families import CELLS, Cell, FAMILIES, family_named, nearly
 from .family import Task
 from .splits import STREAMS, identified, stream_of
 from ..utils.files import parse_json, read_file
@@ -54,8 +54,9 @@ def task_hashes() -> dict[str, str]:
         for difficulty in (0., .5, 1.):
             family = FAMILIES[cell.family]
             task = family.draw(rng, cell.depth, difficulty)
-            asked.update(f'{task.prompt}|{task.answer}|{stream_of(task)}'.encode())
-            for reply in (task.answer, family.slip(task, rng), family.misconception(task), f'It is {task.answer}.', ''):
+            asked.update(f'{task.prompt}|{task.twins}|{task.answer}|{stream_of(task)}'.encode())
+            for reply in (task.answer, family.slip(task, rng), family.misconception(task), f'It is {task.answer}.', '',
+                          *nearly(task.answer)):
                 scored.update(repr(family.grade(task, reply)).encode())
     return {'streams': asked.hexdigest()[:16], 'grader': scored.hexdigest()[:16]}
 

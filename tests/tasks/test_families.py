@@ -1,5 +1,6 @@
 """One contract for every cell: what a question is, and what a reply is worth, whatever the reply."""
 import json
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from evolora.tasks.family import MAX_TEXT, Family, Grade, last_json, last_match, last_number, plain_line
-from evolora.tasks.families import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, grade
+from evolora.tasks.families import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, family_hash, grade
 from evolora.utils.randomness import stream as random_stream
 from tasks.contract import (OPEN, common, distinct, drawn, every, every_cell, every_family, every_plain_cell, expected,
                             one_task)
@@ -309,3 +310,56 @@ def test_what_is_cut_off_does_not_make_a_line_an_answer():
     "A line too long to be looked at whole is not an answer, whatever its end"
     task = one_task('math')
     assert grade(task, f'I do not know. Perhaps{" " * 3000}{task.answer}') == UNREADABLE
+
+
+@pytest.mark.parametrize('family, wrong', [
+    ('math', ('0{}', '00{}', '+{}', '-{}', '{}.0', '{}.', '{}e0', '0x{}', '1_{}')),
+    ('math.sequence', ('0{}', '+{}', '{}.0')), ('math.multi_step', ('0{}', '+{}', '{}.0')),
+    ('word.count', ('0{}', '+{}', '-{}', '{}  1')), ('fact.total', ('0{}', '+{}', '{}.0')),
+    ('unit.convert', ('0{}', '+{}', '{}.0')), ('time.minutes', ('0{}', '+{}', '{}.0')), ('date.iso', ('0{}', '+{}'))])
+def test_an_answer_has_one_form(family, wrong):
+    "A zero in front or a sign is another text: whoever grades leniently pays for it"
+    for depth in (1, 2, 3):
+        task = one_task(family, depth)
+        assert grade(task, task.answer).success
+        for form in wrong: assert not grade(task, form.format(task.answer)).success, form.format(task.answer)
+
+
+def test_minus_zero_is_no_number():
+    task = replace(one_task('math', 2), answer='0')
+    assert [grade(task, reply).success for reply in ('0', '-0', '00', '+0')] == [True, False, False, False]
+
+
+@pytest.mark.parametrize('family', ['json_repair', 'text.fields'])
+def test_an_object_has_each_key_once(family):
+    for depth in (1, 2, 3):
+        task = one_task(family, depth)
+        inside, key = task.answer[1:-1], json.loads(task.answer)
+        first = json.dumps({next(iter(key)): 'x'})[1:-1]
+        assert grade(task, task.answer).success
+        for reply in (f'{{{inside},{inside}}}', f'{{{first},{inside}}}', f'{{{inside},{first}}}'):
+            assert grade(task, reply) == Grade(False, 0., False), reply
+
+
+def test_zero_in_an_object_has_no_sign():
+    task = one_task('json_repair')
+    task = replace(task, answer='{"a":0}', meta={'whole': {'a': 0}})
+    assert [grade(task, reply).success for reply in ('{"a":0}', '{"a":-0}', '{"a":0.0}', '{"a":false}')] == [
+        True, False, False, False]
+
+
+def _integer(self, line, task):
+    try: return int(line)
+    except ValueError: return None
+
+def _object(self, line, task):
+    try: value = json.loads(line)
+    except ValueError: return None
+    return value if isinstance(value, dict) else None
+
+@pytest.mark.parametrize('family, lenient', [
+    ('math', _integer), ('json_repair', _object), ('date.iso', lambda self, line, task: line.strip('"') or None),
+    ('string.sort', lambda self, line, task: line.lower() or None)])
+def test_a_more_lenient_reader_is_another_grader(family, lenient):
+    "What replies are in a fingerprint decides what it notices"
+    assert family_hash(type('Other', (type(FAMILIES[family]),), {'read': lenient})()) != family_hash(FAMILIES[family])

@@ -2,6 +2,8 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from evolora.tasks.families import FAMILIES, Cell
 from evolora.tasks.splits import STREAMS, stream_of
 from evolora.tasks.task_sets import sample_tasks
@@ -25,8 +27,39 @@ def test_streams_are_disjoint_whatever_the_depth(family):
 
 @every_cell
 def test_streams_have_their_shares(cell):
-    task = drawn(cell).tasks[0]
+    "Those of questions without twins"
+    task = replace(drawn(cell).tasks[0], twins=())
     found = Counter(stream_of(replace(task, prompt=prompt)) for prompt in drawn(cell).answers)
     for name, share in STREAMS.items():
         # five standard deviations of the largest share
         assert abs(found[name] / found.total() - share / 100) < 5 * (.7 * .3 / found.total())**.5, found
+
+
+@pytest.mark.parametrize('depth', range(4))
+def test_no_stream_has_a_sum_that_another_has_the_other_way_round(depth):
+    where, alone = {}, 0
+    for name in STREAMS:
+        for t in sample_tasks(Cell('math', depth), stream=name, n=300, rng=random_stream(depth, purpose=name),
+                              fewer=True):
+            pair = frozenset((t.prompt, *t.twins))
+            assert where.setdefault(pair, name) == name, t.prompt
+            alone += len(pair) == 1
+    assert len(where) > 300 and (alone > 300) == (depth == 2), 'a difference has no twin'
+
+
+def test_of_twins_in_different_streams_one_is_asked():
+    found = Counter()
+    for i in range(2000):
+        t = FAMILIES['math'].draw(random_stream(i), 1, .5)
+        turned = replace(t, prompt=t.twins[0], twins=(t.prompt,))
+        found[tuple(sorted((stream_of(t), stream_of(turned))))] += 1
+    assert {pair for pair in found if pair[0] != pair[1]} == {('', name) for name in STREAMS}
+    assert ('', '') not in found, 'no sum is lost altogether'
+
+
+def test_what_is_trained_on_is_what_it_was():
+    "The embedded host learned from it: no question may leave `train` for another stream"
+    for i in range(500):
+        t = FAMILIES['math'].draw(random_stream(i), 1, .5)
+        if stream_of(replace(t, twins=())) == 'train': assert stream_of(t) == 'train'
+        else: assert stream_of(t) in ('', stream_of(replace(t, twins=())))
