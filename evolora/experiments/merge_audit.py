@@ -23,11 +23,11 @@ from ..utils.statistics import paired
 
 # %% ../../nbs/13_experiments/07_merge_audit.ipynb #620a566a
 def tasks_for(merge: Merge, cells: Sequence[Cell], *, n: int = 512, seed: int = 0) -> list[Task]:
-    "n selection tasks made for this merge alone, evenly over the cells of the child's niche"
+    "n selection tasks made for this merge alone, evenly over the cells of the child's niche; all of a cell with fewer"
     if n < 1: raise ValueError(f"expected at least 1 task for an audit, got n={n}; 512 show four points or so")
     home = families_of(merge.niche, list(dict.fromkeys(c.family for c in cells)))
     return draw_tasks([c for c in cells if c.family in home], stream='selection', n=n,
-                      seed=seed_of(seed, purpose='audit', organelle=merge.child))
+                      seed=seed_of(seed, purpose='audit', organelle=merge.child), fewer=True)
 
 # %% ../../nbs/13_experiments/07_merge_audit.ipynb #778ecaf0
 COMPARISONS = ('admission', 'greedy', 'later', 'living')

