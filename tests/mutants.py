@@ -9,13 +9,16 @@ was cut; their names and lines have followed the moves since.
 
 A fault is a comparison turned round, a number changed, or a statement dropped; it is planted in the notebook and in its
 module. Tests of its line run one after another, the quick ones first, until one fails or `--most` seconds are spent: of
-a fault that no test finds in that time it is said that it survives. Needs `pip install pytest-cov`.
+a fault that no test finds in that time it is said that it survives. A line that runs when its module is imported, or
+whose result is kept from one test to the next, belongs to whichever test came first: so the files that import the
+module, and the one about the whole house, run after those. Needs `pip install pytest-cov`.
 """
 import argparse
 import ast
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -95,6 +98,17 @@ def tests_of(data, took, path, number):
     return sorted({c.rpartition('|')[0] or c for c in found if '::' in c}, key=lambda t: took.get(t, 1.))
 
 
+def files_of(module):
+    "Test files that import a module, or all of its room if none does, and the one whose rules are for every module"
+    parent, _, name = module.rpartition('.')
+    named = re.compile(rf'{re.escape(module)}\b|from {re.escape(parent)} import [^\n]*\b{name}\b')
+    every = sorted((ROOT / 'tests').rglob('test_*.py'))
+    found = [path for path in every if named.search(path.read_text(encoding='utf-8'))]
+    room = ROOT.joinpath('tests', *parent.split('.')[1:])
+    found = found or [path for path in every if path.parent == room]
+    return [str(path.relative_to(ROOT)) for path in [*found, ROOT / 'tests/test_layout.py']]
+
+
 def plant(fault, root):
     "Put a fault into a copy of the checkout; returns its module and the line's number"
     path = root.joinpath(*fault['module'].split('.')).with_suffix('.py')
@@ -117,7 +131,7 @@ def run(fault, data, took, most):
         subprocess.run(['git', 'clone', '-q', str(ROOT), str(copy)], check=True)
         path, number, book = plant(fault, copy)
         tests = [t for t in tests_of(data, took, ROOT / path, number) if str(book) not in t]
-        tests.insert(0, f'tests/test_notebooks.py::test_the_notebook_runs[{book}]')
+        tests = [f'tests/test_notebooks.py::test_the_notebook_runs[{book}]', *tests, *files_of(fault['module'])]
         start, left = time.time(), most
         done = None
         try:

@@ -14,8 +14,10 @@ import subprocess
 import sys
 from functools import cache
 from importlib import import_module
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 import evolora
 import faces
@@ -180,6 +182,27 @@ def test_modules_without_torch_load_no_torch():
     assert QUICK <= set(MODULES)
     code = ''.join(f'import evolora.{name}\nif "torch" in sys.modules: print({name!r}); sys.exit()\n' for name in pure)
     assert python(f'import sys\n{code}') == [], 'the module named here, or one that it imports, loads torch'
+
+
+def defaults(model):
+    "(name, whether the field takes it) of each default of a model; pydantic itself never looks"
+    for name, field in model.model_fields.items():
+        if field.is_required() or field.default_factory: continue
+        kind = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        try: TypeAdapter(kind).validate_python(field.default)
+        except ValidationError: yield f'{model.__name__}.{name}', False
+        else: yield f'{model.__name__}.{name}', True
+
+
+def test_a_default_is_a_value_that_its_field_takes():
+    "Or settings that were written to a file are refused when they are read again"
+    places = [f'evolora.{name}' for name in MODULES if 'BaseModel' in path_of(name).read_text(encoding='utf-8')]
+    models = [x for place in places for x in vars(import_module(place)).values()
+              if isinstance(x, type) and issubclass(x, BaseModel) and x.__module__ == place]
+    found = [pair for model in models for pair in defaults(model)]
+    assert len(found) > 200 and not [name for name, taken in found if not taken]
+    class Wrong(BaseModel): rate: float = Field(.5, gt=1)
+    assert [*defaults(Wrong)] == [('Wrong.rate', False)]
 
 
 def test_a_module_is_no_longer_than_a_reader_can_hold():

@@ -8,7 +8,11 @@ import pytest
 
 from evolora.experiments import real
 from evolora.experiments.ecology_vs_rivals import gather, read_cells
+from evolora.tasks.families import FAMILIES, family_hash
 from evolora.tasks.forms import Form
+from evolora.tasks.task_sets import task_hashes
+
+RESULTS = Path(__file__).parents[2] / 'nbs/experiments/results'
 
 CELLS = ['string.sort:1', 'json_repair:1']
 PRICES = {'economy': {'price_gflop': .5, 'price_token': .01}, 'max_new_tokens': 24}
@@ -121,9 +125,18 @@ def test_what_was_not_measured_is_no_target_met():
                         'largest difference to peft, log-probability'}
 
 
+@pytest.mark.parametrize('name', ('.', 'longer', 'real', 'real_ten_cells'))
+def test_committed_lives_were_asked_what_is_asked_today(name):
+    "Or nobody can repeat them, or go on with them"
+    marks = {f'task family {name}': family_hash(family) for name, family in FAMILIES.items()} | task_hashes()
+    seen = {pair for cell in read_cells(RESULTS / name) for pair in cell['hashes'].items()
+            if pair[0] in task_hashes() or pair[0].startswith('task family ')}
+    assert seen <= marks.items() and dict(seen).keys() >= task_hashes().keys()
+
+
 @pytest.mark.parametrize('name', ('real', 'real_ten_cells'))
 def test_families_of_committed_lives_fit_the_order_of_their_answers(name):
-    for cell in read_cells(Path(__file__).parents[2] / 'nbs/experiments/results' / name):
+    for cell in read_cells(RESULTS / name):
         right, at = real._right(cell), 0
         for family, (k, n) in cell['ways']['first']['id']['families'].items():
             assert right[at:at + n].sum() == k, (cell['condition'], cell['seed'], family)

@@ -1,5 +1,6 @@
 """The benchmarks measure what they claim to measure. No time is asserted: speed is a command."""
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -7,9 +8,10 @@ import torch
 from evolora.experiments import speed
 from evolora.cli import app as cli
 from evolora.ecology.config import changed_config
-from evolora.experiments.speed import (Rivals, alternate, crowd, generation_parts, generation_tables, memory_targets,
-                                peak_gflops, report, settlers, target, throughput, throughput_tables,
-                                throughput_targets, unequal, useful_flops, workload)
+from evolora.experiments.speed import (Rivals, alternate, crowd, generation_parts, generation_tables,
+                                       generation_targets, memory_targets, peak_gflops, report, settlers, target,
+                                       throughput, throughput_tables, throughput_targets, unequal, useful_flops,
+                                       workload)
 from evolora.host.model import load_host
 
 ROWS = 48
@@ -87,6 +89,26 @@ def test_targets_can_be_met_and_missed():
     assert report('x', [], [target('x', '>= 2', 3), target('y', '>= 2', None)])['targets_met']
     assert not report('x', [], [target('x', '>= 2', 3), target('y', '>= 2', 1)])['targets_met']
     assert memory_targets(dict(generations=[50, 1000], ratio=1.2))[0]['met'] is False
+
+
+RESULTS = Path(__file__).parents[2] / 'nbs/results'
+
+
+@pytest.mark.parametrize('name, targets', [('throughput', throughput_targets), ('generation', generation_targets),
+                                           ('memory', lambda rows: memory_targets(*rows))])
+def test_committed_measurements_meet_and_miss_the_targets_of_today(name, targets):
+    found = json.loads((RESULTS / f'{name}.json').read_text())
+    assert report(name, found['rows'], targets(found['rows'])) == found
+
+
+def test_the_command_without_quick_measures_what_is_committed(host, monkeypatch):
+    "A line each, in the same order; every target has a population that it is about"
+    monkeypatch.setattr(speed, 'peak_gflops', lambda: None)
+    monkeypatch.setattr(speed, '_contest', lambda host, size, mixed, threads, *rest: (size, mixed, threads))
+    monkeypatch.setattr(speed, '_parts', lambda host, size, *rest: size)
+    lines = {name: json.loads((RESULTS / f'{name}.json').read_text())['rows'] for name in ('throughput', 'generation')}
+    assert throughput(host) == [(l['population'], l['ranks'] != '8', l['threads']) for l in lines['throughput']]
+    assert generation_parts(host) == [l['population'] for l in lines['generation']]
 
 
 def test_throughput_has_a_line_for_each_population_and_number_of_threads(host, small, monkeypatch):

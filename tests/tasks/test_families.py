@@ -1,6 +1,7 @@
 """One contract for every cell: what a question is, and what a reply is worth, whatever the reply."""
 import json
 from dataclasses import replace
+import re
 from itertools import combinations
 
 import numpy as np
@@ -55,6 +56,32 @@ def test_difficulty_changes_what_is_asked(cell):
     ask = lambda difficulty, seed: FAMILIES[cell.family].draw(np.random.default_rng(seed), cell.depth,
                                                               difficulty).prompt
     assert any(ask(0., seed) != ask(1., seed) for seed in range(20))
+
+
+NUMBERS = {     # of a cell: how many a question has, and the least and the most at difficulty 0 and at 1
+    'math:0': (2, (1, 9), (1, 19)), 'math:1': (2, (10, 60), (10, 99)), 'math:3': (2, (100, 500), (100, 999)),
+    'word.count:0': (2, (1, 3), (1, 4)), 'word.count:1': (2, (1, 5), (1, 6)), 'word.count:2': (3, (1, 4), (1, 5)),
+    'word.count:3': (3, (1, 7), (1, 8)), 'word.count:4': (4, (1, 7), (1, 8)), 'date.weekday:1': (1, (1, 2), (1, 2)),
+    'date.weekday:2': (1, (3, 4), (3, 6)), 'date.weekday:3': (1, (2, 3), (2, 6)),
+    'date.weekday:4': (1, (8, 11), (8, 20)), 'time.minutes:1': (1, (2, 6), (2, 12)),
+    'time.minutes:2': (2, (2, 50), (2, 50)), 'time.minutes:3': (2, (1, 59), (1, 59)),
+    'unit.convert:1': (1, (2, 9), (2, 20)), 'fact.most:1': (3, (2, 30), (2, 12)),
+    'fact.most:2': (3, (20, 99), (500, 700)), 'fact.most:3': (4, (20, 99), (500, 700)),
+    'fact.order:1': (3, (1, 90), (1, 40)), 'fact.order:2': (4, (1, 90), (1, 40)),
+    'fact.order:3': (4, (100, 999), (100, 300))}
+
+
+@every(NUMBERS)
+def test_numbers_are_as_many_and_as_large_as_the_depth_and_the_difficulty_say(name):
+    cell, (count, *ends) = Cell.parse(name), NUMBERS[name]
+    family, rng = FAMILIES[cell.family], random_stream(0, purpose=f'numbers {name}')
+    for difficulty, (low, high) in enumerate(ends):
+        asked = [family.draw(rng, cell.depth, difficulty) for _ in range(400)]
+        found = [re.findall('[0-9]+', task.prompt) or task.answer.split() for task in asked]
+        assert {len(numbers) for numbers in found} == {count}
+        least, most = (end(int(n) for numbers in found for n in numbers) for end in (min, max))
+        few = (high - low) // 100       # of many numbers the last may not be among those that were drawn
+        assert low <= least <= low + few and high - few <= most <= high, (difficulty, least, most)
 
 
 @every_cell

@@ -1,5 +1,6 @@
 "The panel of a search without a browser: it follows what others write, shows errors, doubles nothing, and closes."
 import json
+import os
 import re
 import threading
 import time
@@ -10,11 +11,13 @@ from searches import HOSTILE, findings, rows, write_hostile, write_search
 from evolora.attention.report import panel as module
 from evolora.attention.report.panel import SearchPanel, candidate_html, state_of
 from evolora.attention.report.records import read_search
+from evolora.attention.report.search_charts import chart_history, chart_lineage, chart_map
 from evolora.utils.files import locked, write_whole
 from evolora.analysis.theme import lacks
 
 LONG = 60       # seconds; nothing takes that long, but a busy machine shall not fail a test
 V5 = 'application/vnd.vegalite.v5+json'
+WE = f'process {os.getpid()} on '
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +55,7 @@ def test_it_follows_what_another_writes(tmp_path):
     with locked(folder):
         go_on(folder, history, 1, 5)
         (folder / 'pending.json').write_text(json.dumps({'rows': history[5:7]}))
-        assert until(lambda: '4 of 12 candidates' in panel.status.value and 'is at work' in panel.status.value)
+        assert until(lambda: '4 of 12 candidates' in panel.status.value and WE in panel.status.value)
         assert until(lambda: '2 being measured' in panel.status.value)
         go_on(folder, history, 5, 13)
         assert until(lambda: len(panel.record.rows) == 13)
@@ -60,6 +63,25 @@ def test_it_follows_what_another_writes(tmp_path):
     assert until(lambda: 'ended: the budget is spent' in panel.status.value)
     assert until(lambda: '13 candidates' in drawn(panel.history)['description'])
     assert 'width:100%' in panel.progress.value and not panel.error.value
+
+
+def test_who_is_at_work_is_seen_although_no_file_changes(tmp_path):
+    panel = SearchPanel(folder := begin(tmp_path / 'x', rows(4), 3))
+    assert 'no process is at work' in panel.status.value
+    with locked(folder): assert until(lambda: WE in panel.status.value)
+    assert until(lambda: 'can be resumed' in panel.status.value) and not panel.error.value
+
+
+def test_a_page_is_filled_when_it_is_opened_and_no_sooner(tmp_path):
+    panel = SearchPanel(write_search(tmp_path / 'x', rows(6)))
+    pictures = [panel.history, panel.descent, panel.map]
+    texts = [panel.best_page, panel.candidate_page, panel.operators_page]
+    for i in range(len(module._TABS)):
+        panel.tabs.selected_index = i
+        filled = [bool(page.outputs) for page in pictures] + [bool(page.value) for page in texts]
+        assert filled == [n <= i for n in range(len(module._TABS))], module._TABS[i]
+    charts = [draw(panel.record.table) for draw in (chart_history, chart_lineage, chart_map)]
+    assert [drawn(out)['title']['text'] for out in pictures] == [chart.to_dict()['title']['text'] for chart in charts]
 
 
 def test_every_page_shows_something(tmp_path):

@@ -88,6 +88,21 @@ def test_what_is_far_below_stands_at_the_bottom(table):
     assert 'far below' in below.loc[7, 'why'] and below.loc[7, 'status'] == 'ok'
 
 
+@pytest.mark.parametrize('n', [8, 9, 12])
+def test_of_more_than_eight_operators_the_rarest_are_drawn_as_one(n):
+    table = candidates(rows(40, fails=0))
+    names = [f'o{i // 2 % (n if i % 2 else 3)}' for i in table['index']]
+    chart = chart_history(table.assign(operator=names))
+    points = drawn(chart, 'group')
+    counts = points['operator'].value_counts()
+    named = [name for name in counts.index if (points['group'] == name).any()]
+    legend = next(layer['encoding']['color']['scale']['domain'] for layer in chart.to_dict()['layer']
+                  if layer['mark']['type'] == 'point')
+    assert len(counts) == n and legend == (named if n == 8 else [*named, 'others']) and len(legend) == 8
+    assert (points['group'] == points['operator'].where(points['operator'].isin(named), 'others')).all()
+    assert counts[named].min() >= max(counts.drop(named), default=0)
+
+
 def test_the_control_is_drawn_beside(table):
     control = candidates(rows(20, seed=5, control=True))
     spec = chart_history(table, control).to_dict()
@@ -110,6 +125,18 @@ def test_no_candidate_beats_the_front(table):
     numbers = [i for i in known['index'] if not ((known['loss'] <= known.loc[i, 'loss']) & (
         known['flops'] <= known.loc[i, 'flops']) & (known['index'] != i)).any()]
     assert sorted(front(table)) == numbers
+
+
+def test_what_has_a_far_higher_loss_is_counted_and_not_drawn_beside_the_front(table):
+    beaten = next(i for i in table.index[table['ok']] if i and i not in front(table))
+    far = table.copy()
+    far.loc[beaten, 'loss'] = 50.
+    chart = chart_pareto(far)
+    shown, known = drawn(chart, 'kind'), far[far['ok']]
+    left = known.drop(shown['index'])
+    assert beaten in left.index and set(front(far)) <= set(shown['index']) and len(shown) > .8 * len(known)
+    assert left['loss'].min() > shown['loss'].max()
+    assert f'; {len(left)} with far higher losses are left out' in chart.to_dict()['title']['subtitle']
 
 
 def test_the_descent_of_the_best_is_marked(table):

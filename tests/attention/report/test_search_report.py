@@ -88,6 +88,18 @@ def test_a_winner_that_fails_on_fresh_seeds_is_reported_and_is_not_left_as_a_fil
     assert 'No control was scored.' in account(write_search(tmp_path / 'y', history, found=found)).read_text()
 
 
+@pytest.mark.parametrize('slopes, words', [
+    ([.1, .2, .9, .3], 'Both scores have candidate 2 first, of 4.'),
+    ([.1, .2, .3, .9], 'By gain, candidate 2 is first; by slope it is 3, which is number 2 by gain, of 4.'),
+    ([.9, .2, .3, .1], 'By gain, candidate 2 is first; by slope it is 0, which is number 4 by gain, of 4.'),
+    ([None] * 4, 'Nothing was scored in both ways.')])
+def test_where_the_two_scores_disagree_the_place_by_the_other_is_given(tmp_path, slopes, words):
+    history = rows(3, fails=0)
+    for row, gain, slope in zip(history, [.1, .5, .9, .7], slopes):
+        row['measured']['scores'] = {'paired_gain': gain} | ({} if slope is None else {'slope': slope})
+    assert Account(record_of(tmp_path, history=history)).sections['Gain and slope'][0] == words
+
+
 def test_how_well_a_line_fits_is_shown_for_all_that_was_measured_again(unpainted, tmp_path):
     history = rows()
     text = account(write_search(tmp_path / 'x', history, found=(found := findings(history)))).read_text()

@@ -2,6 +2,7 @@
 import pytest
 import torch
 
+from evolora.attention.scoring import training
 from evolora.attention.scoring.corpus import standard_library
 from evolora.attention.scoring.model_sizes import LanguageModel, parameters, read_tier, step_flops
 from evolora.attention.scoring.training import HORIZONS, counted_steps, fit_weights, one_thread, rate_at
@@ -127,6 +128,21 @@ def test_the_rate_rises_and_falls():
     top = rates.index(max(rates))
     assert 0 < top < 4 and max(rates) <= TIER.rate and rates[-1] < .1 * TIER.rate and rates[top:] == sorted(
         rates[top:], reverse=True)
+
+
+def test_a_step_follows_a_gradient_of_length_one_at_most(library, softmax, monkeypatch):
+    "What is longer is cut, or one odd batch would decide where a training ends; what is shorter stays as it is"
+    lengths, make = [], training._optimizer
+    def watched(model, tier):
+        optimizer = make(model, tier)
+        def look(*_): lengths.append(torch.cat([p.grad.flatten() for p in model.parameters()]).norm().item())
+        optimizer.register_step_pre_hook(look)
+        return optimizer
+    monkeypatch.setattr(training, '_optimizer', watched)
+    class Steep(softmax):
+        def finish(self, y, x): return 30 * y
+    fitted(Steep, library)
+    assert len(lengths) == TIER.steps and max(lengths) == pytest.approx(1., abs=1e-4) and min(lengths) < .9
 
 
 def test_a_corpus_of_other_tokens_is_refused(library, softmax):

@@ -290,6 +290,24 @@ def test_a_worker_that_is_killed_from_outside_is_tried_once_more():
         assert (len(killed), found[0].status) == (kills, status), found
 
 
+@pytest.mark.parametrize('workers, count', [(Workers(), 1), (Workers(3), 3)], ids=['one', 'three'])
+def test_as_many_jobs_are_under_way_at_once_as_there_are_workers(monkeypatch, workers, count):
+    "One at a time where nobody said how many: a job may take all the memory that it is allowed"
+    under_way, most, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(count)
+    def contained(job, run):
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        together.wait(60)               # for ever, were there fewer workers
+        time.sleep(.02)                 # one more, were there any, begins now
+        with lock: under_way -= 1
+        return job
+    monkeypatch.setattr('evolora.attention.scoring.workers.work', contained)
+    assert [*workers.map(range(6))] == [*range(6)] and most == count
+
+
 def test_an_interrupt_stops_the_work():
     ended = []
     def contained(job, run):
