@@ -177,6 +177,7 @@ def _test(s: _Look, tests: dict[str, PairedTest], today: int) -> dict[tuple[str,
             for t, ok in zip(tasks, right[id]): known.setdefault((id, t.family), []).append(ok)
     return known
 
+# %% ../../nbs/06_assimilation/07_trials.ipynb #80fa7e67
 def _planned(c: AssimilationConfig, discordant: float, level: float, most: int) -> Window:
     "The pairs that a test at this level needs for the uplift that is sought, within bounds"
     return window(c.uplift, max(discordant, c.uplift), level, power=c.power, least=c.look, most=max(c.look, most))
@@ -186,6 +187,7 @@ def _begun(c: AssimilationConfig, parents: Sequence[str], level: float, pairs: i
     "A new test against each parent"
     return {id: PairedTest(level, most=pairs, least=c.look, futility=c.futility, asked=sorted(asked)) for id in parents}
 
+# %% ../../nbs/06_assimilation/07_trials.ipynb #6697d3be
 def _room(a: Assimilation) -> bool:
     "Whether another child may live on probation; the last slot is for merges"
     return len(a.trials) < a.config.trials and len(a.population) < a.population.capacity - 1
@@ -260,6 +262,7 @@ def screen(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int,
     return [enough, judge('log_below_threshold', trial.id, generation, partners=partners, best=best, worth=0.,
                           estimate=float(found.estimate), high=float(found.high))]
 
+# %% ../../nbs/06_assimilation/07_trials.ipynb #5f7347eb
 def _next(a: Assimilation, trial: Trial, generation: int, rng: Callable, seed_for: Callable) -> _Look:
     "The looks at a child on probation in a generation: at weights of today or, in its final test, of its beginning"
     alive = {id: a.population.factors(id) for id in (trial.id, *trial.child.parents) if id in a.population}
@@ -295,6 +298,7 @@ def _final(s: _Look, trial: Trial) -> None:
     if s.judge('low_tokens', tokens=s.a.tokens.held(s.payers), least=n * (1 + len(waiting))):
         _test(s, trial.tests, max(t.pairs for t in waiting) + c.probation_after)
 
+# %% ../../nbs/06_assimilation/07_trials.ipynb #f648ea2d
 def probation(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int, *,
               rng: Callable[[str], np.random.Generator], seed_for: Callable[[Task], int]) -> tuple[list[Decision], str]:
     "A generation of a child on probation: its decisions; and 'open', or the event that ends it"

@@ -16,7 +16,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 
-from . import __version__
+from .. import __version__
 from .ecology import Ecology
 from .state import births_of, restore, state_of
 from ..host.adapters import Factors, check_factors, read_tensors
