@@ -91,6 +91,10 @@ class Trial:
                     losses=test.losses, e=float(min(self.e, 1e300)), energy_kept=self.child.energy_kept,
                     outlook=float(min(t.outlook for t in self.tests.values())))
 
+    def event(self, name: str, generation: int) -> Decision:
+        "Note what became of the child on probation, with the numbers of its tests"
+        return event(name, self.id, generation, partners=self.child.parents, needed=1 / self.level, **self.numbers())
+
 @dataclass
 class Merge:
     "A child that was admitted, with the weights of the child and its parents: what an audit needs"
@@ -285,8 +289,7 @@ def _pooled(s: _Look, trial: Trial, recent: pd.DataFrame) -> bool:
 
 def _freeze(s: _Look, trial: Trial) -> None:
     "Begin the final test: of the weights as they are now, from nothing, on questions not asked in this trial before"
-    s.decisions.append(event('trial_frozen', s.turn, s.generation, partners=s.partners, needed=1 / trial.level,
-                             **trial.numbers()))
+    s.decisions.append(trial.event('trial_frozen', s.generation))
     pairs = _planned(s.a.config, s.a.discordant, trial.level, s.a.config.pairs).pairs
     trial.child, trial.final = trial.child._replace(factors=s.who['child']), s.generation
     trial.tests = _begun(s.a.config, trial.child.parents, trial.level, pairs, s.seen)
@@ -312,5 +315,4 @@ def probation(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: i
     else: return s.decisions, 'open'
     a.levels.close(trial.gate, trial.e)
     if outcome == 'trial_promoted': a.last_merge = generation
-    return [*s.decisions, event(outcome, trial.id, generation, partners=trial.child.parents, needed=1 / trial.level,
-                                **trial.numbers())], outcome
+    return [*s.decisions, trial.event(outcome, generation)], outcome

@@ -307,9 +307,7 @@ def _look_back(self: Ecology) -> None:
 def _probation(self: Ecology, trial) -> list[Decision]:
     "Another generation on probation: a stipend, looks, and perhaps the end of it"
     a, now = self.assimilation, self.generation
-    if trial.id in self._bankrupt:      # its death closes the test
-        return [event('trial_expired', trial.id, now, partners=trial.child.parents, needed=1 / trial.level,
-                      **trial.numbers())]
+    if trial.id in self._bankrupt: return [trial.event('trial_expired', now)]       # its death closes the test
     self.ledger.grant(trial.id, self.config.assimilation.stipend, 'stipend', now)
     decisions, outcome = probation(a, trial, self.demography.recent, now, seed_for=self._gate_seed,
                                    rng=lambda purpose: self.rng(f'probation {purpose}', trial.id))
