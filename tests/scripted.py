@@ -162,3 +162,13 @@ def with_trial(host, **changes):
     (trial,) = e.assimilation.trials.values()
     assert record.row['gates']['trial_created'] == 1 and trial.id in e.population and not record.merges
     return e, record, trial
+
+
+def in_final_test(host, *, absorb=False, **changes):
+    "A world with a child in the middle of its final test: 16 pairs a generation, of which it wins a quarter"
+    merging = dict(pairs=64, probation_after=16, futility=0., uplift=.1, absorb=absorb)
+    e, _, trial = with_trial(host, merging=merging, **changes)
+    e.assimilation.examiner.is_right = lambda name, t, i: name == 'child' and (trial.final is None or i % 4 == 0)
+    while trial.final is None: e.step()
+    assert trial.id in e.assimilation.trials and {t.pairs for t in trial.tests.values()} == {16}
+    return e, trial

@@ -73,8 +73,9 @@ def chart_turns(data: RunData, *, limit: int = 40) -> alt.LayerChart | alt.Chart
 
 # %% ../../nbs/10_analysis/03_gate_charts.ipynb #7e6eb6d8
 _OUTCOMES = {'merged': ('merged', 'diamond', GREEN), 'trial_promoted': ('merged', 'diamond', GREEN),
-             'trial_created': ('on probation', 'triangle-up', BLUE), 'trial_expired': ('not proven', 'circle', GREY),
-             'gate_check_failed': ('not proven', 'circle', GREY),
+             'trial_created': ('on probation', 'triangle-up', BLUE),
+             'trial_frozen': ('on probation', 'triangle-up', BLUE),
+             'trial_expired': ('not proven', 'circle', GREY), 'gate_check_failed': ('not proven', 'circle', GREY),
              'uplift_below_threshold': ('given up', 'square', ORANGE),
              'canary_failed': ('harmful', 'cross', VERMILION), 'probe_failed': ('harmful', 'cross', VERMILION)}
 

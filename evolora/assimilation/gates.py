@@ -90,12 +90,14 @@ EVENTS: dict[str, str] = {
     'merged': 'was merged with {partners} into {child}: {uplift:+.2f} over {best}, E = {e:.3g}, {energy_kept:.0%} of '
               'the squared singular values kept',
     'trial_created': 'has a child on probation with {partners}, {child}: {uplift:+.2f} over {best}, E = {e:.3g}',
+    'trial_frozen': 'is tested once more, with its weights and those of its parents as they are now: {uplift:+.2f} '
+                    'over {best} while they went on changing, E = {e:.3g} of {needed:.3g} needed',
     'trial_promoted': 'came through its probation: {uplift:+.2f} over {best}, E = {e:.3g} of {needed:.3g} needed',
     'trial_expired': 'did not come through its probation: {uplift:+.2f} over {best}, E = {e:.3g} of {needed:.3g} '
                      'needed'}
 
-_EVENT_LABELS = {'merged': 'merged', 'trial_created': 'child on probation', 'trial_promoted': 'child proved itself',
-                 'trial_expired': 'probation ended'}
+_EVENT_LABELS = {'merged': 'merged', 'trial_created': 'child on probation', 'trial_frozen': 'final test begun',
+                 'trial_promoted': 'child proved itself', 'trial_expired': 'probation ended'}
 
 def gate_label(name: str) -> str:
     "How charts and sentences name a gate that stopped an organelle, an event, or another end of a turn"

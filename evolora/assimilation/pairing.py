@@ -61,7 +61,7 @@ class AssimilationConfig(BaseModel):
     lessons: int = _knob(4, 'updates that train such a child', ge=1)
     absorb: bool = _knob(False, 'whether parents end with a merge and leave their energy to the child')
     trials: int = _knob(1, 'children on probation at a time', ge=0)
-    probation: int = _knob(6, 'generations that such a child has to prove itself', ge=1)
+    probation: int = _knob(6, 'generations that such a child has to prove itself, and as many for its final test', ge=1)
     stipend: float = _knob(2., 'energy that it is given in each of them', ge=0)
     audit: int = _knob(8, 'generations after which the weights of a merge are kept again, for an audit', ge=1)
     stall: int = _knob(6, 'generations without a merge after which the economy relaxes by a step', ge=1)

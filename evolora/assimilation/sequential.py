@@ -156,7 +156,7 @@ class PairedTest:
     pairs: int = 0
     log_peak: float = 0.    # the largest log E so far; it starts with one coin
     crossed: int | None = None # pairs after which E first reached 1/alpha
-    asked: list[str] = field(default_factory=list)  # ids of the questions so far, where they were given
+    asked: list[str] = field(default_factory=list)  # ids of questions that count no more: of its pairs, and before it
 
     def __post_init__(self):
         _share('alpha', self.alpha)
@@ -167,20 +167,19 @@ class PairedTest:
 
     def state(self) -> dict:
         "All of it, as plain JSON; PairedTest(**state) goes on from there"
-        return {name: value for name, value in asdict(self).items() if name != 'asked' or value}
+        return asdict(self)
 
 # %% ../../nbs/06_assimilation/02_sequential.ipynb #a778f241
 @patch
 def observe(self: PairedTest, candidate, control,
-            questions: Sequence[str] | None = None) -> PairedTest: # ids of the tasks: none may be in a test twice
+            questions: Sequence[str]) -> PairedTest: # ids of the tasks: none may be in a test twice
     "Add the answers of both to the same tasks, in order; returns the test"
     candidate, control = _answers('candidate', candidate), _answers('control', control)
     if len(candidate) != len(control):
         raise ValueError(f"expected pairs, got {len(candidate)} and {len(control)} answers; ask both the same tasks")
-    if questions is not None:
-        if len(questions) != len(candidate): raise ValueError(
-            f"expected a question for each pair, got {len(questions)} for {len(candidate)}; give their ids in order")
-        self.asked = [*self.asked, *_distinct(questions, self.asked)]
+    if len(questions) != len(candidate): raise ValueError(
+        f"expected a question for each pair, got {len(questions)} for {len(candidate)}; give their ids in order")
+    self.asked = [*self.asked, *_distinct(questions, self.asked)]
     wins, losses = self.wins + (candidate > control).cumsum(), self.losses + (candidate < control).cumsum()
     path = log_e_value(wins, losses)
     over = np.flatnonzero(path >= -math.log(self.alpha))

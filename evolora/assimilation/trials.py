@@ -17,8 +17,8 @@ from .examiner import fresh
 from .gates import Decision, event, judge
 from .merging import evidence_weights, merge
 from .off_policy import aipw
-from .pairing import Assimilation
-from .sequential import PairedTest, window
+from .pairing import Assimilation, AssimilationConfig
+from .sequential import PairedTest, Window, window
 from ..host.adapters import Factors
 from ..organelles.lessons import Lesson
 from ..organelles.updates import Plasticity
@@ -69,14 +69,15 @@ def conceive(a: Assimilation, parents: tuple[str, str], plasticity: Plasticity, 
 @dataclass
 class Trial:
     "A child and its tests against its parents"
-    child: Child
+    child: Child                        # with its weights at birth; in the final test, with those that are tested
     nominee: str
     gate: int                           # its number in the stream of gates
     level: float
     since: int                          # generation
     tests: dict[str, PairedTest]        # parent: the child against it
     id: str = ''                        # once it is born
-    controls: dict[str, Factors] = field(default_factory=dict)  # the latest weights of the parents
+    controls: dict[str, Factors] = field(default_factory=dict)  # the latest weights of the parents, or the tested ones
+    final: int | None = None            # generation in which its final test began
 
     @property
     def e(self) -> float: # the smaller of the largest e-values: both parents must be beaten
@@ -89,6 +90,10 @@ class Trial:
         return dict(best=best, uplift=float(test.uplift) if test.pairs else 0., pairs=test.pairs, wins=test.wins,
                     losses=test.losses, e=float(min(self.e, 1e300)), energy_kept=self.child.energy_kept,
                     outlook=float(min(t.outlook for t in self.tests.values())))
+
+    def event(self, name: str, generation: int) -> Decision:
+        "Note what became of the child on probation, with the numbers of its tests"
+        return event(name, self.id, generation, partners=self.child.parents, needed=1 / self.level, **self.numbers())
 
 @dataclass
 class Merge:
@@ -111,18 +116,29 @@ class Attempt(NamedTuple):
     gflops: float = 0.                  # of the child's training
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #d4543821
+@dataclass
 class _Look:
-    "An attempt under way: the factors that are asked, the decisions so far, the parents that pay"
-    def __init__(self, a: Assimilation, parents: tuple[str, str], generation: int, rng: Callable, seed_for: Callable):
-        self.a, self.parents, self.generation, self.rng, self.seed_for = a, parents, generation, rng, seed_for
-        self.decisions, self.looks = [], 0
-        self.seen = {id for id, when in a.surveyed.items() if generation - when < a.window}
-        self.who = {id: a.population.factors(id) for id in parents} | {'host': None}
-        self.home = [c for c in a.cells if any(c.family in a.home(id) for id in parents)]
-        self.away = [c for c in a.cells if c not in self.home]
+    "The looks of one generation: whose turn it is, who is asked what, who pays, and the decisions so far"
+    a: Assimilation
+    turn: str
+    partners: tuple[str, ...]
+    payers: Sequence[str]
+    niche: str
+    who: dict[str, Factors | None]      # None is the bare host
+    seen: set[str]                      # questions that are not asked again
+    generation: int
+    rng: Callable
+    seed_for: Callable
+    decisions: list[Decision] = field(default_factory=list)
+    looks: int = 0
+
+    def __post_init__(self):
+        home = families_of(self.niche, self.a.families)
+        self.home = [c for c in self.a.cells if c.family in home]
+        self.away = [c for c in self.a.cells if c.family not in home]
 
     def judge(self, gate: str, **numbers) -> bool:
-        self.decisions.append(judge(gate, self.parents[0], self.generation, partners=self.parents[1:], **numbers))
+        self.decisions.append(judge(gate, self.turn, self.generation, partners=self.partners, **numbers))
         return self.decisions[-1].passed
 
     def ask(self, names: Sequence[str], n: int, cells: Sequence[Cell], difficulty: float | None = None,
@@ -131,7 +147,7 @@ class _Look:
         tasks = fresh(cells, n, self.rng(f'look {self.looks}'), seen=self.seen, difficulty=difficulty)
         if not tasks: return tasks, {}      # small cells run out of questions
         right = self.a.examiner.ask({name: self.who[name] for name in names}, tasks, self.seed_for, **how)
-        self.a.tokens.spend(self.parents, len(tasks) * len(names), self.generation)
+        self.a.tokens.spend(self.payers, len(tasks) * len(names), self.generation)
         return tasks, right
 
 def _harmless(s: _Look) -> bool:
@@ -143,30 +159,39 @@ def _harmless(s: _Look) -> bool:
     if not s.judge('canary_failed', kept=float(right['child'][easy].mean()) if easy.any() else 1., least=c.canary_kept):
         return False
     if not s.away: return True
-    tasks, right = s.ask(['child', *s.parents], c.probe, s.away)
+    tasks, right = s.ask(['child', *s.payers], c.probe, s.away)
     if not tasks: return True
-    best = max(s.parents, key=lambda id: right[id].mean())
+    best = max(s.payers, key=lambda id: right[id].mean())
     difference = float(right['child'].mean() - right[best].mean())
     return s.judge('probe_failed', difference=difference, margin=-c.margin, best=best)
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #1af0c80e
-def _test(s: _Look, tests: dict[str, PairedTest], today: int) -> None:
-    "Look until both parents are beaten, or hope or today's pairs run out; what is seen of the parents is remembered"
-    known: dict[tuple[str, str], list] = {}
+def _test(s: _Look, tests: dict[str, PairedTest], today: int) -> dict[tuple[str, str], list]:
+    "Look until both parents are beaten, or hope, tokens or today's pairs run out; answers by parent and family"
+    known = {}
     while all(t.verdict() in ('accept', 'continue') for t in tests.values()):
         waiting = [id for id, t in tests.items() if t.verdict() == 'continue']
         if not waiting: break
-        left = min(min(tests[id].most, today) - tests[id].pairs for id in waiting)
-        if left <= 0: break
-        tasks, right = s.ask(['child', *waiting], min(s.a.config.look, left), s.home)
+        n = min(s.a.config.look, *(min(tests[id].most, today) - tests[id].pairs for id in waiting))
+        if n <= 0 or s.a.tokens.held(s.payers) < n * (1 + len(waiting)): break
+        tasks, right = s.ask(['child', *waiting], n, s.home)
         if not tasks: break
         for id in waiting:
             tests[id].observe(right['child'], right[id], [t.id for t in tasks])
-            for t, ok in zip(tasks, right[id]):
-                if t.family not in s.a.home(id): known.setdefault((id, t.family), []).append(ok)
-    for (id, family), seen in known.items():
-        if len(seen) >= s.a.config.survey: s.a.skill.setdefault(id, {})[family] = float(np.mean(seen)), s.generation
+            for t, ok in zip(tasks, right[id]): known.setdefault((id, t.family), []).append(ok)
+    return known
 
+# %% ../../nbs/06_assimilation/07_trials.ipynb #80fa7e67
+def _planned(c: AssimilationConfig, discordant: float, level: float, most: int) -> Window:
+    "The pairs that a test at this level needs for the uplift that is sought, within bounds"
+    return window(c.uplift, max(discordant, c.uplift), level, power=c.power, least=c.look, most=max(c.look, most))
+
+def _begun(c: AssimilationConfig, parents: Sequence[str], level: float, pairs: int,
+           asked: set[str]) -> dict[str, PairedTest]: # questions that may not count, whatever they showed
+    "A new test against each parent"
+    return {id: PairedTest(level, most=pairs, least=c.look, futility=c.futility, asked=sorted(asked)) for id in parents}
+
+# %% ../../nbs/06_assimilation/07_trials.ipynb #6697d3be
 def _room(a: Assimilation) -> bool:
     "Whether another child may live on probation; the last slot is for merges"
     return len(a.trials) < a.config.trials and len(a.population) < a.population.capacity - 1
@@ -188,16 +213,21 @@ def _concluded(s: _Look, trial: Trial) -> Attempt:
     return Attempt(s.decisions, s.decisions[-1].gate, trial, gflops)
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #451f7782
+def _first(a: Assimilation, parents: tuple[str, str], generation: int, rng: Callable, seed_for: Callable) -> _Look:
+    "The first looks at a pair, none of them with a question of a recent survey"
+    return _Look(a, parents[0], parents[1:], parents, joined([a.population[id].traits.niche for id in parents],
+                 a.families), {id: a.population.factors(id) for id in parents} | {'host': None},
+                 {id for id, when in a.surveyed.items() if generation - when < a.window}, generation, rng, seed_for)
+
 def attempt(a: Assimilation, parents: tuple[str, str], generation: int, *, plasticity: Plasticity,
             lows: Sequence[float], rng: Callable[[str], np.random.Generator],
             seed_for: Callable[[Task], int]) -> Attempt:
     "Make the child of a pair, and send it through the gates that cost answers"
-    c, s = a.config, _Look(a, parents, generation, rng, seed_for)
+    c, s = a.config, _first(a, parents, generation, rng, seed_for)
     each, tokens = 1 + len(parents), a.tokens.held(parents)
     first = 2 * c.canary + each * (c.look + (c.probe if s.away else 0))
     if not s.judge('low_tokens', tokens=tokens, least=first): return Attempt(s.decisions, 'low_tokens')
-    plan = window(c.uplift, max(a.discordant, c.uplift), a.levels.level, power=c.power, least=c.look,
-                  most=max(c.look, min(c.pairs, c.look + (tokens - first) // each)))
+    plan = _planned(c, a.discordant, a.levels.level, min(c.pairs, c.look + (tokens - first) // each))
     if not s.judge('low_power', uplift=c.uplift, level=a.levels.level, pairs=plan.pairs, power=plan.power,
                    least=c.least_power): return Attempt(s.decisions, 'low_power')
     a.tried |= dict.fromkeys(parents, generation)        # a pair stopped before here need not wait for its next test
@@ -205,8 +235,10 @@ def attempt(a: Assimilation, parents: tuple[str, str], generation: int, *, plast
     s.who['child'] = child.factors
     if not _harmless(s): return Attempt(s.decisions, s.decisions[-1].gate, None, child.gflops)
     gate, level = a.levels.open()
-    tests = {id: PairedTest(level, most=plan.pairs, least=c.look, futility=c.futility) for id in parents}
-    _test(s, tests, c.probation_after if _room(a) else plan.pairs)
+    tests = _begun(c, parents, level, plan.pairs, s.seen)
+    for (id, family), seen in _test(s, tests, c.probation_after if _room(a) else plan.pairs).items():
+        if family not in a.home(id) and len(seen) >= c.survey:      # what a test shows of strangers is remembered
+            a.skill.setdefault(id, {})[family] = float(np.mean(seen)), generation
     if found := [t.discordant for t in tests.values() if t.pairs]:
         a.discordant += .2 * (float(np.mean(found)) - a.discordant)
     controls = {id: s.who[id] for id in parents}     # a parent may die before the first look on probation
@@ -234,30 +266,53 @@ def screen(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int,
     return [enough, judge('log_below_threshold', trial.id, generation, partners=partners, best=best, worth=0.,
                           estimate=float(found.estimate), high=float(found.high))]
 
+# %% ../../nbs/06_assimilation/07_trials.ipynb #5f7347eb
+def _next(a: Assimilation, trial: Trial, generation: int, rng: Callable, seed_for: Callable) -> _Look:
+    "The looks at a child on probation in a generation: at weights of today or, in its final test, of its beginning"
+    alive = {id: a.population.factors(id) for id in (trial.id, *trial.child.parents) if id in a.population}
+    if trial.final is None: trial.controls |= {id: f for id, f in alive.items() if id != trial.id}
+    child = alive[trial.id] if trial.final is None else trial.child.factors
+    return _Look(a, trial.id, trial.child.parents, [*alive], trial.child.niche, {'child': child} | trial.controls,
+                 {q for t in trial.tests.values() for q in t.asked}, generation, rng, seed_for)
+
+def _pooled(s: _Look, trial: Trial, recent: pd.DataFrame) -> bool:
+    "One look at weights that go on changing, where logs and tokens allow it; whether it is time for the final test"
+    c, waiting = s.a.config, [id for id, t in trial.tests.items() if t.crossed is None]
+    if trial.numbers()['best'] in s.a.population:       # the dead have no log
+        s.decisions += screen(s.a, trial, recent, s.generation, s.rng('screen'))
+    if all(d.passed for d in s.decisions) and s.judge('low_tokens', tokens=s.a.tokens.held(s.payers),
+                                                      least=c.look * (1 + len(waiting))):
+        tasks, right = s.ask(['child', *waiting], c.look, s.home)
+        for id in waiting if tasks else ():     # small cells run out of questions
+            trial.tests[id].observe(right['child'], right[id], [t.id for t in tasks])
+    return trial.e >= 1 / trial.level
+
+def _freeze(s: _Look, trial: Trial) -> None:
+    "Begin the final test: of the weights as they are now, from nothing, on questions not asked in this trial before"
+    s.decisions.append(trial.event('trial_frozen', s.generation))
+    pairs = _planned(s.a.config, s.a.discordant, trial.level, s.a.config.pairs).pairs
+    trial.child, trial.final = trial.child._replace(factors=s.who['child']), s.generation
+    trial.tests = _begun(s.a.config, trial.child.parents, trial.level, pairs, s.seen)
+
+def _final(s: _Look, trial: Trial) -> None:
+    "Looks of the final test, as many as tokens and a generation's share of pairs allow"
+    c, waiting = s.a.config, [t for t in trial.tests.values() if t.crossed is None]
+    n = min(c.look, *(t.most - t.pairs for t in waiting))
+    if s.judge('low_tokens', tokens=s.a.tokens.held(s.payers), least=n * (1 + len(waiting))):
+        _test(s, trial.tests, max(t.pairs for t in waiting) + c.probation_after)
+
+# %% ../../nbs/06_assimilation/07_trials.ipynb #f648ea2d
 def probation(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int, *,
               rng: Callable[[str], np.random.Generator], seed_for: Callable[[Task], int]) -> tuple[list[Decision], str]:
-    "Another look at a child on probation, where logs and tokens allow it; and 'open', or the event that ends it"
-    c, payers = a.config, [id for id in (trial.id, *trial.child.parents) if id in a.population]
-    trial.controls |= {id: a.population.factors(id) for id in trial.child.parents if id in a.population}
-    # The dead have no log.
-    alive = trial.numbers()['best'] in a.population
-    decisions = screen(a, trial, recent, generation, rng('screen')) if alive else []
-    waiting = [id for id, t in trial.tests.items() if t.crossed is None]
-    if all(d.passed for d in decisions):
-        decisions.append(judge('low_tokens', trial.id, generation, partners=trial.child.parents,
-                               tokens=a.tokens.held(payers), least=c.look * (1 + len(waiting))))
-    if all(d.passed for d in decisions):
-        home = [t for t in a.cells if t.family in families_of(trial.child.niche, a.families)]
-        tasks = fresh(home, c.look, rng('probation'), seen={q for id in waiting for q in trial.tests[id].asked})
-        if tasks:       # small cells run out of questions
-            who = {'child': a.population.factors(trial.id)} | {id: trial.controls[id] for id in waiting}
-            right = a.examiner.ask(who, tasks, seed_for)
-            a.tokens.spend(payers, len(tasks) * len(who), generation)
-            for id in waiting: trial.tests[id].observe(right['child'], right[id], [t.id for t in tasks])
-    if trial.e >= 1 / trial.level: outcome = 'trial_promoted'
-    elif generation - trial.since >= c.probation: outcome = 'trial_expired'
-    else: return decisions, 'open'
+    "A generation of a child on probation: its decisions; and 'open', or the event that ends it"
+    s = _next(a, trial, generation, rng, seed_for)
+    if trial.final is None and _pooled(s, trial, recent): _freeze(s, trial)
+    if trial.final is not None: _final(s, trial)
+    begun = trial.since if trial.final is None else trial.final
+    lost = trial.final is not None and any(t.verdict() in ('abandon', 'exhausted') for t in trial.tests.values())
+    if trial.final is not None and trial.e >= 1 / trial.level: outcome = 'trial_promoted'
+    elif lost or generation - begun >= a.config.probation: outcome = 'trial_expired'
+    else: return s.decisions, 'open'
     a.levels.close(trial.gate, trial.e)
     if outcome == 'trial_promoted': a.last_merge = generation
-    return [*decisions, event(outcome, trial.id, generation, partners=trial.child.parents, needed=1 / trial.level,
-                              **trial.numbers())], outcome
+    return [*s.decisions, trial.event(outcome, generation)], outcome

@@ -41,7 +41,7 @@ def _unpacked(tree, tensors: dict[str, torch.Tensor]):
     return [_unpacked(x, tensors) for x in tree] if isinstance(tree, list) else tree
 
 # %% ../../nbs/07_ecology/11_checkpoint_files.ipynb #34a21985
-_FORMAT, _MOST, _LARGEST = 'evolora.checkpoint.3', 1 << 28, 1 << 34     # bytes of the tree, and of the tensors
+_FORMAT, _MOST, _LARGEST = 'evolora.checkpoint.4', 1 << 28, 1 << 34     # bytes of the tree, and of the tensors
 _NAME = re.compile(r'[0-9]{6,12}')
 
 def _own(manifest: dict) -> str:

@@ -261,7 +261,9 @@ def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, i
                  (f'learn, {when}', learning(n), f'{p.rule}, if every answer teaches, and the KL trust region')]
     if a.merges:
         n = 2 * a.canary + 3 * (a.probe + (a.probation_after if a.trials else a.pairs))
-        work += [('tests of merges', a.merges * n * answer, f'at most: {a.merges} of up to {n} answers; most '
+        look = 3 * (a.look + a.probation_after)         # on probation, and its final test
+        work += [('tests of merges', (a.merges * n + a.trials * look) * answer,
+                  f'at most: {a.merges} of up to {n} answers, {a.trials} on probation of up to {look}; most '
                   'generations have none')]
     return [(f'work: {what}', x, 'FLOPs', why) for what, x, why in work]
 

@@ -305,15 +305,14 @@ def _look_back(self: Ecology) -> None:
 
 @patch
 def _probation(self: Ecology, trial) -> list[Decision]:
-    "Another generation on probation: a stipend, a look, and perhaps the end of it"
+    "Another generation on probation: a stipend, looks, and perhaps the end of it"
     a, now = self.assimilation, self.generation
-    if trial.id in self._bankrupt:      # its death closes the test
-        return [event('trial_expired', trial.id, now, partners=trial.child.parents, needed=1 / trial.level,
-                      **trial.numbers())]
+    if trial.id in self._bankrupt: return [trial.event('trial_expired', now)]       # its death closes the test
     self.ledger.grant(trial.id, self.config.assimilation.stipend, 'stipend', now)
     decisions, outcome = probation(a, trial, self.demography.recent, now, seed_for=self._gate_seed,
                                    rng=lambda purpose: self.rng(f'probation {purpose}', trial.id))
     if outcome == 'trial_promoted':
+        self.population.write(trial.id, trial.child.factors)        # as tested, whatever it learned since
         self._note_merge(trial.id, trial, outcome, dict(trial.controls))
         if self.config.assimilation.absorb: self.demography.absorb(trial.id, trial.child.parents, now)
     if outcome != 'open': del a.trials[trial.id]       # its test is closed

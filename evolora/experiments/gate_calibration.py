@@ -63,11 +63,12 @@ def false_accepts(config: AssimilationConfig, *, streams: int = 2000,
 def _held(candidate: np.ndarray, controls: np.ndarray, level: float, config: AssimilationConfig) -> list[PairedTest]:
     "A test against each row of controls, looked at as `trials` does, until one is given up or all are beaten"
     pairs = min(len(candidate), config.pairs)
+    questions = [str(i) for i in range(pairs)]
     tests = [PairedTest(level, most=pairs, least=config.look, futility=config.futility) for _ in controls]
     for start in range(0, pairs, config.look):
         part = slice(start, min(start + config.look, pairs))
         for test, control in zip(tests, controls):
-            if test.crossed is None: test.observe(candidate[part], control[part])
+            if test.crossed is None: test.observe(candidate[part], control[part], questions[part])
         verdicts = {test.verdict() for test in tests}
         if verdicts & {'abandon', 'exhausted'} or verdicts == {'accept'}: break
     return tests

@@ -220,14 +220,25 @@ def expired(host):
     return decisions, outcome
 
 
+def frozen(host):
+    "It begins its final test, and has no tokens left for it"
+    _, _, decisions, outcome = looked(host, log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11), tokens=65)
+    assert outcome == 'open'
+    return decisions, decisions[-2].gate
+
+
 @pytest.mark.parametrize('name', EVENTS)
 def test_every_event_happens(host, name):
     "Merges and trials are the outcome of an attempt, and noted by the ecology; the end of a probation notes itself"
     made = {'merged': lambda: (None, tried(meeting(host)).outcome),
             'trial_created': lambda: (None, tried(meeting(host, is_right=rarely_better, **SHORT)).outcome),
-            'trial_promoted': lambda: promoted(host), 'trial_expired': lambda: expired(host)}
+            'trial_frozen': lambda: frozen(host), 'trial_promoted': lambda: promoted(host),
+            'trial_expired': lambda: expired(host)}
     decisions, outcome = made[name]()
     assert outcome == name
-    if decisions:
+    if name == 'trial_frozen':
+        assert [d.gate for d in decisions[-2:]] == [name, 'low_tokens'] and '+0.56 over' in str(decisions[-2])
+        assert replay(rows(turn(decisions))) == [] and tally(turn(decisions)) == {'low_tokens': 1}
+    elif decisions:
         assert decisions[-1].gate == name and decisions[-1].organelle == 'o3' and decisions[-1].partners == ('o1', 'o2')
         assert replay(rows(turn(decisions))) == [] and tally(turn(decisions)) == {name: 1}

@@ -58,7 +58,7 @@ def test_it_is_the_mixture_of_the_library():
         [lambda won, share=share: np.log(2 * share if won else 2 - 2 * share) for share in shares])
     ours = PairedTest()
     for won in rng().random(80) < .6:
-        ours.observe([won], [not won])
+        fed(ours, [won], [not won])
         assert theirs.update(won) == pytest.approx(ours.e, rel=1e-3)
 
 
@@ -165,6 +165,11 @@ def test_the_outlook_refuses_impossible_counts(state):
 
 # --- a stream of pairs
 
+def fed(test, candidate, control):
+    "The test after some more pairs, to questions that are called by their numbers"
+    return test.observe(candidate, control, [str(test.pairs + i) for i in range(len(candidate))])
+
+
 def answers(n, uplift=.1, discordant=.2, seed=0):
     x = rng(seed).random(n)
     return x < (discordant + uplift) / 2, x > 1 - (discordant - uplift) / 2
@@ -172,10 +177,10 @@ def answers(n, uplift=.1, discordant=.2, seed=0):
 
 def test_batches_do_not_matter():
     candidate, control = answers(500)
-    whole = PairedTest(.01).observe(candidate, control)
+    whole = fed(PairedTest(.01), candidate, control)
     for size in (1, 13, 499):
         parts = PairedTest(.01)
-        for i in range(0, 500, size): parts.observe(candidate[i:i + size], control[i:i + size])
+        for i in range(0, 500, size): fed(parts, candidate[i:i + size], control[i:i + size])
         assert parts == whole
     path = log_e_value((candidate > control).cumsum(), (candidate < control).cumsum())
     assert whole.crossed == 1 + (path >= np.log(100)).argmax() and whole.log_peak == path.max()
@@ -187,37 +192,37 @@ def test_batches_do_not_matter():
 
 def test_a_test_resumes_from_plain_json():
     candidate, control = answers(500)
-    whole = PairedTest(.01, most=600, futility=.1).observe(candidate, control)
-    half = PairedTest(.01, most=600, futility=.1).observe(candidate[:250], control[:250])
+    whole = fed(PairedTest(.01, most=600, futility=.1), candidate, control)
+    half = fed(PairedTest(.01, most=600, futility=.1), candidate[:250], control[:250])
     resumed = PairedTest(**json.loads(json.dumps(half.state(), allow_nan=False)))
-    assert resumed == half and resumed.observe(candidate[250:], control[250:]) == whole
-    assert json.dumps(PairedTest().observe([1] * 2000, [0] * 2000).state(), allow_nan=False)
+    assert resumed == half and fed(resumed, candidate[250:], control[250:]) == whole
+    assert json.dumps(fed(PairedTest(), [1] * 2000, [0] * 2000).state(), allow_nan=False)
 
 
 def test_nothing_is_known_before_the_first_pair():
     test = PairedTest()
     assert (test.e, test.peak, test.p, test.pairs, test.crossed, test.verdict()) == (1, 1, 1, 0, None, 'continue')
-    assert np.isnan(test.uplift) and np.isnan(test.discordant) and test.observe([], []) == PairedTest()
+    assert np.isnan(test.uplift) and np.isnan(test.discordant) and fed(test, [], []) == PairedTest()
     assert 'continue: 0 wins and 0 losses in 0 of 1024 pairs' in repr(test)
 
 
 def test_the_four_verdicts():
     won, lost = ([1], [0]), ([0], [1])
     test = PairedTest(most=64)
-    for _ in range(31): test.observe(*lost)
+    for _ in range(31): fed(test, *lost)
     assert test.outlook < .05 and test.verdict() == 'continue'         # too early to give up
-    assert test.observe(*lost).verdict() == 'abandon'
+    assert fed(test, *lost).verdict() == 'abandon'
     assert PairedTest(**{**test.state(), 'futility': 0}).verdict() == 'continue'
-    assert test.observe([1] * 32, [1] * 32).verdict() == 'exhausted'
+    assert fed(test, [1] * 32, [1] * 32).verdict() == 'exhausted'
     test = PairedTest(most=64)
-    while test.crossed is None: test.observe(*won)
+    while test.crossed is None: fed(test, *won)
     assert test.verdict() == 'accept' and test.pairs == test.crossed and test.e >= 20
-    for _ in range(100): test.observe(*lost)
+    for _ in range(100): fed(test, *lost)
     assert test.verdict() == 'accept' and test.outlook == 1 and test.e < 1 and test.crossed < 10
 
 
 def test_it_is_accepted_as_often_as_the_walk_predicts():
-    play = lambda seed: PairedTest(.05, most=200, futility=0).observe(*answers(200, 0, .4, seed)).verdict()
+    play = lambda seed: fed(PairedTest(.05, most=200, futility=0), *answers(200, 0, .4, seed)).verdict()
     kinds = [play(seed) for seed in range(1500)]
     assert set(kinds) == {'accept', 'exhausted'}
     assert kinds.count('accept') / 1500 == pytest.approx(power_at(0, .4, 200), abs=.015)
@@ -227,7 +232,7 @@ def test_giving_up_takes_nulls_away_and_adds_none():
     def play(seed, **options):
         test, (candidate, control) = PairedTest(.2, most=256, **options), answers(256, 0, .4, seed)
         for i in range(0, 256, 32):
-            if test.observe(candidate[i:i + 32], control[i:i + 32]).verdict() != 'continue': break
+            if fed(test, candidate[i:i + 32], control[i:i + 32]).verdict() != 'continue': break
         return test.verdict(), test.pairs
     free, early = ([play(seed, futility=f) for seed in range(150)] for f in (0, .1))
     assert all(one == 'accept' for (one, _), (other, _) in zip(free, early) if other == 'accept')
@@ -240,7 +245,7 @@ def test_giving_up_takes_nulls_away_and_adds_none():
     ([2] * 500, [0] * 500, 'got 2')])
 def test_answers_are_right_or_wrong(candidate, control, match):
     test = PairedTest()
-    with pytest.raises(ValueError, match=match) as e: test.observe(candidate, control)
+    with pytest.raises(ValueError, match=match) as e: test.observe(candidate, control, ['a', 'b'][:len(candidate)])
     assert '\n' not in str(e.value) and test == PairedTest()
 
 
@@ -255,13 +260,13 @@ def test_no_question_is_evidence_twice(questions, match):
         assert '\n' not in str(e.value) and one == test and (one.pairs, one.asked) == (2, ['old', 'older'])
     assert test.observe([1, 1], [0, 0], ['new', 'newer']).pairs == 4
     with pytest.raises(ValueError, match='each once'): PairedTest(asked=['a', 'a'])
-    assert 'asked' not in PairedTest().observe([1], [0]).state(), 'as it was saved before'
+    with pytest.raises(TypeError, match='questions'): test.observe([1], [0])    # a caller cannot leave them out
 
 
-def test_questions_change_no_number():
-    candidate, control = answers(500)
-    named = PairedTest(.01).observe(candidate, control, [str(i) for i in range(500)])
-    assert {**named.state(), 'asked': []} == {**PairedTest(.01).observe(candidate, control).state(), 'asked': []}
+def test_what_was_asked_before_a_test_is_no_evidence_in_it():
+    test = PairedTest(asked=['earlier'])
+    with pytest.raises(ValueError, match="got 'earlier'"): test.observe([1], [0], ['earlier'])
+    assert test.observe([1], [0], ['new']).pairs == 1 and test.asked == ['earlier', 'new']
 
 
 def test_equal_blocks_would_be_accepted_far_too_often():
@@ -269,7 +274,7 @@ def test_equal_blocks_would_be_accepted_far_too_often():
     coin, accepted = rng(1), 0
     for _ in range(200):
         won = coin.random(32) < .5
-        accepted += PairedTest(.05, most=256, futility=0).observe(won.repeat(8), ~won.repeat(8)).verdict() == 'accept'
+        accepted += fed(PairedTest(.05, most=256, futility=0), won.repeat(8), ~won.repeat(8)).verdict() == 'accept'
     assert accepted > .19 * 200
     with pytest.raises(ValueError, match='each once'):
         PairedTest(.05).observe(won.repeat(8), ~won.repeat(8), np.arange(32).astype(str).repeat(8).tolist())

@@ -6,18 +6,19 @@ import pandas as pd
 import pytest
 import torch
 
-from scripted import (CELLS, FAMILIES, SHORT, better, equal, forgetful, log, meeting, moved, narrow, on_probation,
-                      rarely_better, rng, same, seed_for, tried)
+from scripted import (CELLS, FAMILIES, SHORT, better, equal, forgetful, log, meeting, moved, narrow,
+                      on_probation, rarely_better, rng, same, seed_for, tried)
 from evolora.assimilation import trials as module
 from evolora.assimilation.examiner import Examiner
 from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
 from evolora.assimilation.gates import GATES
+from evolora.assimilation.sequential import ELond, PairedTest
 from evolora.host.model import tiny_host
 from evolora.organelles.updates import Plasticity, PlasticityConfig
 from evolora.utils.randomness import stream
 from evolora.tasks.splits import stream_of
-from evolora.assimilation.trials import Attempt, _Look, conceive, probation, screen
+from evolora.assimilation.trials import Attempt, conceive, probation, screen
 
 
 @pytest.fixture(scope='module')
@@ -29,7 +30,8 @@ def paid(m): return 600 * 2 - sum(m.a.tokens.balances.values())
 
 
 def look(m, trial, recent, generation=11, **how):
-    return probation(m.a, trial, recent, generation, rng=rng, seed_for=seed_for, **how)
+    return probation(m.a, trial, recent, generation, seed_for=seed_for,
+                     rng=lambda purpose: stream(1, generation=generation, purpose=purpose), **how)
 
 
 # --- a child before its birth
@@ -266,10 +268,11 @@ def test_a_trial_goes_on_with_the_test_that_was_open(host):
     assert trial.nominee == 'o1' and trial.since == 10 and (trial.gate, trial.level) == (1, m.a.levels.levels[0])
     assert all(t.pairs == 16 and t.most == 16 + 6 * 16 for t in trial.tests.values())
     assert set(trial.controls) == {'o1', 'o2'}
-    m.a.examiner.is_right = better
+    m.a.examiner.is_right, pooled = better, dict(trial.tests)
     decisions, outcome = look(m, trial, log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11))
-    assert all(t.pairs == 32 for t in trial.tests.values()) and outcome == 'trial_promoted'
-    assert [d.gate for d in decisions] == ['low_power_dr', 'log_below_threshold', 'low_tokens', 'trial_promoted']
+    assert all(t.pairs == 32 for t in pooled.values()) and outcome == 'trial_promoted'
+    assert [d.gate for d in decisions] == ['low_power_dr', 'log_below_threshold', 'low_tokens', 'trial_frozen',
+                                           'low_tokens', 'trial_promoted']
     assert m.a.levels.found == [True] and m.a.last_merge == 11
     who, tasks, _ = m.a.examiner.evaluations[-1]
     assert who == ['child', 'o1', 'o2'] and {t.family for t in tasks} == set(FAMILIES[:2])
@@ -340,7 +343,7 @@ def test_the_dead_are_still_there_to_be_beaten(host, dead):
     "In the very generation of the birth, before any look at the child"
     m = meeting(host, is_right=rarely_better, **SHORT)
     trial = on_probation(m)
-    weights = {id: m.population.factors(id) for id in dead}
+    weights, best = {id: m.population.factors(id) for id in dead}, trial.numbers()['best']
     for id in dead:
         m.a.forget(id, 10)
         m.population.death(id)
@@ -350,7 +353,7 @@ def test_the_dead_are_still_there_to_be_beaten(host, dead):
     assert outcome == 'trial_promoted' and m.a.examiner.evaluations[-1][0] == ['child', 'o1', 'o2']
     assert all(same(trial.controls[id], f) for id, f in weights.items())
     assert decisions[-2].gate == 'low_tokens' and decisions[-2].numbers['tokens'] > 0, 'their estate is in the commons'
-    assert len(decisions) == (4 if trial.numbers()['best'] in alive else 2)
+    assert len(decisions) == (6 if best in alive else 4)
 
 
 def test_parents_are_met_as_they_are_now(host):
@@ -369,10 +372,10 @@ def test_no_look_asks_again_what_a_test_has_counted(host, monkeypatch):
     monkeypatch.setattr(module, 'fresh', lambda cells, n, rng, *, seen, **how: real(
         cells, n, stream(4, purpose='always the same'), seen=seen, **how))
     full = log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11)
-    assert len(few) == 16 and look(m, trial, full)[1] == 'open'
+    assert len(few) == 4 + 16 and look(m, trial, full)[1] == 'open', 'a canary and a look'
     counted, held = trial.tests['o1'].asked[:], dict(m.a.tokens.balances)
-    assert counted[:16] == few and len(set(counted)) == len(counted) > 16
-    assert counted[16:] == [t.id for t in m.a.examiner.evaluations[-1][1]]
+    assert counted[:20] == few and len(set(counted)) == len(counted) > 20
+    assert counted[20:] == [t.id for t in m.a.examiner.evaluations[-1][1]]
     calls = len(m.a.examiner.evaluations)
     decisions, outcome = look(m, trial, full)       # the same draw once more
     assert outcome == 'open' and len(m.a.examiner.evaluations) == calls and m.a.tokens.balances == held
@@ -391,8 +394,147 @@ def test_a_look_waits_for_tokens(host):
     assert look(m, trial, full)[0][2].passed and m.a.tokens.held(['o1', 'o2', 'o3']) == 0
 
 
-def test_what_nominated_a_pair_is_no_evidence_for_it():
-    "Questions of a recent survey are not asked again by the test; old ones may be"
-    a = SimpleNamespace(population=SimpleNamespace(factors=lambda id: None), cells=[], window=10,
-                        surveyed={'new': 20, 'old': 5}, home=lambda id: [])
-    assert _Look(a, ('o1', 'o2'), 21, None, None).seen == {'new'}
+def test_what_nominated_a_pair_is_no_evidence_for_it(host):
+    "Questions of a recent survey are not asked again by the test, nor counted if they were; old ones may be"
+    m = meeting(host, is_right=rarely_better, **SHORT)
+    m.a.surveyed = {'new': 5, 'old': -5}
+    test = on_probation(m).tests['o1']
+    assert 'new' in test.asked and 'old' not in test.asked
+    with pytest.raises(ValueError, match="got 'new'"): test.observe([1], [0], ['new'])
+
+
+# --- the final test
+
+FULL = log({'o1': 1., 'o2': 1., 'o3': 1.}, generation=11)
+
+
+def test_a_child_that_was_better_and_is_worse_now_is_not_promoted(host):
+    "It beats one parent, forgets, and then beats the other one: never was it better than both"
+    m = meeting(host, is_right=lambda name, t, i: name in ('child', 'host') or name == 'o2' and i % 8, **SHORT)
+    trial = on_probation(m)
+    assert trial.tests['o1'].crossed and trial.tests['o2'].crossed is None
+    moved(m.population, trial.id)
+    m.a.examiner.is_right = lambda name, t, i: name == 'o1' or name == 'child' and i % 2     # half as good as o1
+    decisions, outcome = look(m, trial, FULL)
+    assert outcome == 'trial_expired' and m.a.levels.found == [False] and m.a.last_merge == 0
+    begun, end = [d for d in decisions if d.gate in ('trial_frozen', 'trial_expired')]
+    assert begun.numbers['e'] >= begun.numbers['needed'] > end.numbers['e'] and end.numbers['best'] == 'o1'
+    assert end.numbers['uplift'] == -.5 and end.numbers['pairs'] == 16
+
+
+def openly(host, **changes):
+    "A child in the middle of its final test, which takes several generations: 16 pairs in each"
+    knobs = dict(pairs=64, least_power=0., probation_after=16, futility=0., tokens=2000, uplift=.1, probation=3)
+    m = meeting(host, is_right=rarely_better, **knobs | changes)
+    trial = on_probation(m)
+    m.a.examiner.is_right = lambda name, t, i: (i % 4 == 0 if trial.final is not None else True) and name == 'child'
+    decisions, outcome = look(m, trial, FULL)
+    assert outcome == 'open' and trial.final == 11 and decisions[-2].gate == 'trial_frozen'
+    return m, trial
+
+
+def test_both_sides_are_tested_as_they_were_when_the_final_test_began(host):
+    m, trial = openly(host)
+    asked, real = [], m.a.examiner.ask
+    m.a.examiner.ask = lambda who, *args, **how: asked.append(who) or real(who, *args, **how)
+    then = {'child': m.population.factors(trial.id), 'o1': m.population.factors('o1'), 'o2': m.population.factors('o2')}
+    assert {id: t.pairs for id, t in trial.tests.items()} == {'o1': 16, 'o2': 16}
+    for id in (trial.id, 'o1', 'o2'): moved(m.population, id)
+    outcomes = [look(m, trial, FULL, generation)[1] for generation in (12, 13)]
+    assert outcomes == ['open', 'trial_promoted'] and len(asked) == 2 and m.a.levels.found == [True]
+    assert all(same(who[name], f) for who in asked for name, f in then.items())
+    assert same(trial.child.factors, then['child']) and not same(m.population.factors(trial.id), then['child'])
+
+
+def test_no_question_is_asked_twice_in_a_trial(host):
+    "Of canary, probe, first looks, looks on probation and final test; and the tests would refuse it"
+    m, trial = openly(host)
+    for generation in (12, 13): look(m, trial, FULL, generation)
+    names = [who for who, _, _ in m.a.examiner.evaluations]
+    ids = [t.id for _, tasks, _ in m.a.examiner.evaluations for t in tasks]
+    assert len(names) == 3 + 1 + 3 and len(set(ids)) == len(ids) > 4 + 8 + 5 * 14
+    assert all(sorted(t.asked) == sorted(ids) for t in trial.tests.values())
+    for question in ids[::9]:
+        with pytest.raises(ValueError, match='each once'): trial.tests['o1'].observe([1], [0], [question])
+
+
+def test_a_final_test_waits_for_tokens_and_ends_with_its_own_time(host):
+    "As many generations as the probation, counted from its beginning; the pooled evidence is no discovery"
+    m, trial = openly(host)
+    m.a.tokens.balances = {'o1': 47}
+    for generation in (12, 13):
+        decisions, outcome = look(m, trial, FULL, generation)
+        assert outcome == 'open' and [(d.gate, d.passed) for d in decisions] == [('low_tokens', False)]
+        assert decisions[0].numbers == dict(tokens=47, least=48) and m.a.tokens.balances == {'o1': 47}
+    decisions, outcome = look(m, trial, FULL, 14)
+    assert outcome == 'trial_expired' and [d.gate for d in decisions] == ['low_tokens', 'trial_expired']
+    assert m.a.levels.found == [False] and decisions[-1].numbers['pairs'] == 16
+
+
+def test_a_final_test_begins_where_probation_would_have_ended(host):
+    m = meeting(host, is_right=rarely_better, probation=3, **SHORT)
+    trial = on_probation(m)
+    m.a.examiner.is_right = better
+    m.a.tokens.balances = {'o1': 48}
+    assert look(m, trial, FULL, 13)[1] == 'open' and trial.final == 13, 'tokens for one look'
+    m.a.tokens.earn('o2', 48, 14)
+    assert look(m, trial, FULL, 14)[1] == 'trial_promoted' and sum(m.a.tokens.balances.values()) == 0
+
+
+@pytest.mark.parametrize('futility, pairs', [(.05, 16), (0., 64)])
+def test_a_final_test_that_is_lost_ends_the_trial(host, futility, pairs):
+    "Given up as soon as there is no hope, or when its pairs are used up"
+    m = meeting(host, is_right=rarely_better, pairs=64, least_power=0., probation_after=16, futility=0., tokens=2000,
+                uplift=.1, probation=9)
+    trial = on_probation(m)
+    m.a.config = m.a.config.model_copy(update=dict(futility=futility, probation_after=64))
+    m.a.examiner.is_right = lambda name, t, i: name == 'child' if trial.final is None else name == 'o2' or (
+        name == 'child') and i % 2
+    decisions, outcome = look(m, trial, FULL)
+    assert outcome == 'trial_expired' and decisions[-1].numbers['pairs'] == pairs
+    assert trial.tests['o2'].verdict() == ('abandon' if futility else 'exhausted') and m.a.levels.found == [False]
+
+
+@pytest.mark.parametrize('dead', [['o1'], ['o1', 'o2']])
+def test_parents_may_die_in_the_final_test(host, dead):
+    m, trial = openly(host)
+    weights = dict(trial.controls)
+    for id in dead:
+        m.a.forget(id, 11)
+        m.population.death(id)
+    assert [look(m, trial, FULL, generation)[1] for generation in (12, 13)] == ['open', 'trial_promoted']
+    assert m.a.examiner.evaluations[-1][0] == ['child', 'o1', 'o2']
+    assert all(same(trial.controls[id], f) for id, f in weights.items())
+
+
+def test_a_child_that_dies_in_its_final_test_is_no_discovery(host):
+    m, trial = openly(host)
+    m.a.forget(trial.id, 12)
+    assert m.a.levels.found == [False] and m.a.trials == {}
+
+
+def test_a_child_that_is_merged_at_once_needs_no_second_test(host):
+    made = tried(meeting(host))
+    assert made.outcome == 'merged' and made.trial.final is None
+
+
+def test_children_that_are_no_better_in_the_end_are_rarely_promoted(host, monkeypatch):
+    "While answers are pooled they seem far better; in the final test one parent is their equal, and a coin decides"
+    level, trials, promoted, ids = .2, 200, 0, iter(range(10**6))
+    draw, m = np.random.default_rng(0), meeting(host, is_right=rarely_better, probation=9, **SHORT)
+    trial = on_probation(m)
+    monkeypatch.setattr(module, 'screen', lambda *args: [])
+    monkeypatch.setattr(module, 'fresh', lambda cells, n, rng, **how: [
+        SimpleNamespace(id=f'question {next(ids)}', family='math') for _ in range(n)])
+    m.a.config = m.a.config.model_copy(update=dict(pairs=64, futility=0.))
+    m.a.examiner.is_right = lambda name, t, i: name == 'child' if trial.final is None else name != 'o1' and (
+        draw.random() < .5)
+    for _ in range(trials):
+        m.a.levels, m.a.tokens.balances = ELond(), {'o1': 999}
+        trial.gate, trial.level, trial.final = m.a.levels.open()[0], level, None
+        m.a.levels.levels = [level]
+        trial.tests = {id: PairedTest(level, most=16, least=16) for id in ('o1', 'o2')}
+        found = look(m, trial, FULL)[1]
+        assert found != 'open' and m.a.levels.found == [found == 'trial_promoted']
+        promoted += found == 'trial_promoted'
+    assert 0 < promoted <= level * trials, 'a true null is promoted at its level at most'

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from scripted import better, ecology, equal, chance_decides, same, with_trial, world, worse
+from scripted import better, ecology, equal, chance_decides, in_final_test, moved, same, with_trial, world, worse
 from evolora.assimilation.pairing import AssimilationConfig
 from evolora.ecology.config import EcologyConfig
 from evolora.tasks.curriculum import CurriculumConfig
@@ -161,6 +161,34 @@ def test_a_child_that_proves_itself_is_promoted(host, absorb):
     assert stipends == [2.] * len(records) and e.ledger.audit().balanced
     e.step()
     assert not [r for r in e.history[-1].ledger if r['account'] == 'stipend'], 'a promoted child pays for itself'
+
+
+@pytest.mark.parametrize('absorb', [False, True])
+def test_what_is_promoted_is_what_was_tested(host, absorb):
+    "Not what it learned while its final test was open, and against its parents as they were at its beginning"
+    e, trial = in_final_test(host, absorb=absorb)
+    then = {id: e.population.factors(id) for id in (trial.id, *trial.child.parents)}
+    asked, real = [], e.assimilation.examiner.ask
+    e.assimilation.examiner.ask = lambda who, *args, **how: asked.append(who) or real(who, *args, **how)
+    while trial.id in e.assimilation.trials:
+        for id in then: moved(e.population, id)
+        learned = e.population.factors(trial.id)
+        record = e.step()
+    (merge,), own = record.merges, [who for who in asked if 'child' in who]
+    assert merge.event == 'trial_promoted' and len(own) > 1 and not same(learned, then[trial.id])
+    assert same(e.population.factors(trial.id), then[trial.id]) and merge.factors.keys() == then.keys()
+    assert all(same(merge.factors[id], f) for id, f in then.items())
+    names = {'child': trial.id} | {id: id for id in trial.child.parents}
+    assert all(same(f, then[names[name]]) for who in own for name, f in who.items())
+    assert merge.numbers['pairs'] == trial.numbers()['pairs'] > 16 and merge.numbers['e'] >= 1 / trial.level
+
+
+def test_a_child_that_goes_bankrupt_in_its_final_test_is_no_discovery(host):
+    e, trial = in_final_test(host)
+    e.ledger.charge(trial.id, e.ledger.balance(trial.id), 'evidence', e.generation)
+    e.ledger._strikes[trial.id] = e.config.economy.grace - 1
+    assert deaths([e.step()]) == {trial.id: 'bankrupt'} and e.assimilation.levels.found == [False] and not e.merges
+    no_trace(e, trial.id)
 
 
 def test_a_child_that_does_not_is_gone_and_its_energy_accounted(host):

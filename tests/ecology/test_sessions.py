@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from scripted import Script, better, chance_decides, with_trial
+from scripted import Script, better, chance_decides, in_final_test, same, with_trial
 from utils.processes import exit_code, live_and_die, run_out_of_room
 
 from evolora.ecology.checkpoint_files import _own, checkpoints, prune, read_checkpoint, verified, write_checkpoint
@@ -156,6 +156,28 @@ def test_probation_and_merges_go_on_as_well(busy, tmp_path):
     for _ in range(3): assert busy.step().tables | {'timings': 0} == two.step().tables | {'timings': 0}
     assert [m.event for m in busy.merges] == ['trial_promoted'] and differences(busy, two) == []
     assert differences(busy, woken(busy, write_checkpoint(tmp_path / 'b', busy))) == [], 'merges with their weights'
+
+
+def test_a_final_test_goes_on_as_well(monkeypatch, tmp_path):
+    "Stopped in its middle: with the weights that are tested, which are not those of today, and with other questions"
+    monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: chance_decides(task, text))
+    one, trial = in_final_test(tiny_host(), plasticity=PlasticityConfig(probe=.5))
+    one.step()
+    assert trial.id in one.assimilation.trials and not same(trial.child.factors, one.population.factors(trial.id))
+    two = woken(one, write_checkpoint(tmp_path, one))
+    assert differences(one, two) == []
+    while trial.id in one.assimilation.trials:
+        assert one.step().tables | {'timings': 0} == two.step().tables | {'timings': 0}
+    assert [m.event for m in one.merges] == ['trial_promoted'] and differences(one, two) == []
+
+
+def test_a_checkpoint_without_final_tests_is_refused_by_name(busy, tmp_path):
+    "The pooled tests of an earlier version must not pass for final ones"
+    where = write_checkpoint(tmp_path, busy)
+    manifest = json.loads((where / 'manifest.json').read_text())
+    manifest['format'] = 'evolora.checkpoint.3'
+    (where / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
+    with pytest.raises(ValueError, match="checkpoint.4, got 'evolora.checkpoint.3'"): woken(busy, where)
 
 
 def test_the_order_of_keys_in_a_configuration_makes_no_difference(host, tmp_path):
