@@ -1,7 +1,7 @@
 """One contract for every cell: what a question is, and what a reply is worth, whatever the reply."""
 import json
-from dataclasses import replace
 import re
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
