@@ -21,6 +21,7 @@ from ...host.mechanisms.frameworks import BASELINE, FRAMEWORKS, variant
 from ...host.mechanisms.mixer import Mixer
 from ...host.mechanisms.program_source import Program, Refused, build
 from ...utils.randomness import seed_of, stream
+from ...utils.text import escape
 
 # %% ../../../nbs/12_attention/scoring/09_validation.ipynb #55ae9778
 class Check(BaseModel):
@@ -42,11 +43,10 @@ class Verdict(BaseModel):
     def __repr__(self) -> str: return f"Verdict({self.status}{', ' if self.why else ''}{self.why})"
     def __str__(self) -> str: return repr(self)
     def _repr_markdown_(self) -> str:
-        rows = [f"| {c.name} | {'yes' if c.holds else '**no**'} | {'' if c.number is None else f'{c.number:.2g}'} | "
-                f"{c.sentence} |" for c in self.checks]
-        if not self.checks: return f'**{self.status}** {self.why}'
-        head = [f'**{self.status}** {self.why}', '', '| check | holds | number | |', '|---|---|---|---|']
-        return '\n'.join([*head, *rows])
+        rows = [f"| {escape(c.name)} | {'yes' if c.holds else '**no**'} | "
+                f"{'' if c.number is None else f'{c.number:.2g}'} | {escape(c.sentence)} |" for c in self.checks]
+        table = ['', '| check | holds | number | |', '|---|---|---|---|', *rows] if rows else []
+        return '\n'.join([f'**{self.status}** {escape(self.why)}', *table])
 
 # %% ../../../nbs/12_attention/scoring/09_validation.ipynb #b48efc97
 def _numbers(*shape: int, purpose: str, dtype: torch.dtype = torch.float64) -> Tensor:
