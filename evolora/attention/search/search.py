@@ -166,6 +166,11 @@ class Search:
             found[tuple(row['cell'])] = row
         return found
 
+    def way_on(self, resume: str) -> str:
+        "The advice to resume, or another one where the folder has gone"
+        there = all((self.folder / name).is_file() for name in (_SEARCH, _HISTORY))
+        return resume if there else f'{self.folder} was removed: restore it, or begin a new search'
+
     def table(self) -> pd.DataFrame:
         "A row a candidate"
         shown = ['index', 'operator', 'parents', 'status', 'why', 'score', 'cell']
