@@ -8,7 +8,9 @@ from endless import MADE, instead
 from safetensors.torch import save
 
 from evolora.analysis.offline_page import check_page
-from evolora.analysis.run_report import _check
+from evolora.analysis.run_report import check_place
+from evolora.attention.search.openevolve import _lines
+from evolora.attention.search.search import read_history
 from evolora.cli.watch import Tail
 from evolora.ecology.config import load_config
 from evolora.ecology.run_folder import Run, _stump, read
@@ -16,6 +18,7 @@ from evolora.evaluation.host_calibration import CALIBRATION, calibration_of
 from evolora.evaluation.routing import Router
 from evolora.experiments.ecology_vs_rivals import read_cells
 from evolora.host.adapters import read_peft, read_tensors
+from evolora.host.mechanisms.program_source import read_program
 from evolora.host.model import EMBEDDED, load_host
 from evolora.lab.open_notebooks import copy_notebooks, lab_notebooks
 from evolora.tasks.task_sets import read_tasks
@@ -34,14 +37,17 @@ READERS = {
     'record': ('run.json', Run.open),
     'table': ('generations.jsonl', lambda folder: read(folder, 'generations')),
     'watch': ('generations.jsonl', rows),
-    'report': ('report.md', _check),
+    'report': ('report.md', check_place),
     'page': ('x.html', lambda folder: check_page(folder / 'x.html')),
     'router': ('router.json', lambda folder: Router.load(folder / 'router.json')),
     'tasks': ('tasks.jsonl', lambda folder: read_tasks(folder / 'tasks.jsonl')),
     'cells': ('cells.jsonl', read_cells),
     'one cell': ('c.json', cells),
     'weights': ('x.safetensors', lambda folder: read_tensors(folder / 'x.safetensors')),
-    'adapter': ('adapter_config.json', lambda folder: read_peft(folder, alpha=8.))}
+    'adapter': ('adapter_config.json', lambda folder: read_peft(folder, alpha=8.)),
+    'mechanism': ('x.py', lambda folder: read_program(folder / 'x.py')),
+    'search': ('history.jsonl', read_history),
+    'trace': ('trace.jsonl', lambda folder: list(_lines(folder / 'trace.jsonl')))}
 OF_ANY_SIZE = {'report', 'page'}      # of these only the beginning is read
 
 

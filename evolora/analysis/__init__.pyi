@@ -49,7 +49,7 @@ from .run_dashboard import (
     answer_sample as answer_sample, dashboard as dashboard, tame as tame,
 )
 from .run_report import (
-    report as report,
+    check_place as check_place, report as report,
 )
 from .run_animation import (
     Panel as Panel, frame as frame, panel as panel, panels as panels, timeline as timeline,

@@ -18,11 +18,12 @@ from scipy.special import betaln, xlogy
 
 from ..assimilation.gates import EVENTS, GATES, Decision, gate_label
 from ..ecology.record import Generation
-from ..ecology.run_folder import TABLES, Run, escape, frame
+from ..ecology.run_folder import TABLES, Run, frame
 from ..economy.ledger import ACCOUNTS
 from ..tasks.families import Cell
 from ..tasks.task_sets import chance
 from ..utils.statistics import wilson
+from ..utils.text import escape
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #011f0502
 @dataclass(frozen=True, repr=False)

@@ -23,12 +23,12 @@ from .tables import balances, load, markdown_table
 from ..assimilation.gates import Decision, explain
 from ..assimilation.merging import beside, combine
 from ..ecology.ecology import Ecology
-from ..ecology.run_folder import escape
 from ..evaluation.free_questions import check_question, question
 from ..host.adapters import Factors, blocks_of
 from ..organelles.population import Population, delta_norm
 from ..tasks.families import ID_CELLS, Cell
 from ..utils.statistics import wilson
+from ..utils.text import escape
 
 # %% ../../nbs/10_analysis/06_weights.ipynb #430b0062
 _HOSTS = weakref.WeakKeyDictionary()    # model -> {module: Frobenius norm of its weight}

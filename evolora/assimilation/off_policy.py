@@ -18,6 +18,7 @@ from scipy.special import ndtri, softmax
 
 from ..utils.randomness import stream
 from ..utils.statistics import Interval
+from ..utils.text import escape
 
 # %% ../../nbs/06_assimilation/03_off_policy.ipynb #52af8222
 _CELLS = [('copy', 1), ('copy', 2), ('math', 1), ('math', 2)]
@@ -135,13 +136,15 @@ def __repr__(self: Uplift) -> str:
 @patch
 def _repr_markdown_(self: Uplift) -> str:
     "The verdict, and the eight heaviest strata"
-    head = (f"**{self.candidate} − {self.control}: {self.interval}** at {self.level:.0%}, `{self.verdict}` · "
-            f"{self.n} rows, worth {self.effective:.0f} · strata deferred: {', '.join(self.deferred) or 'none'}")
+    candidate, control = escape(self.candidate), escape(self.control)
+    head = (f"**{candidate} − {control}: {self.interval}** at {self.level:.0%}, `{self.verdict}` · "
+            f"{self.n} rows, worth {self.effective:.0f} · strata deferred: "
+            f"{escape(', '.join(self.deferred)) or 'none'}")
     printed = lambda x, spec: '–' if np.isnan(x) else f'{x:{spec}}'
-    body = [f"| {r.Index} | {r.share:.2f} | {r.candidate} | {r.control} | {printed(r.lowest, '.2f')} | "
+    body = [f"| {escape(r.Index)} | {r.share:.2f} | {r.candidate} | {r.control} | {printed(r.lowest, '.2f')} | "
             f"{printed(r.uplift, '+.3f')} | {printed(r.se, '.3f')} |"
             for r in self.strata.sort_values('share', ascending=False, kind='stable').head(8).itertuples()]
-    return '\n'.join([f'{head}\n', f'| stratum | share | {self.candidate} | {self.control} | '
+    return '\n'.join([f'{head}\n', f'| stratum | share | {candidate} | {control} | '
                       'lowest propensity | uplift | s.e. |', '|---|---|---|---|---|---|---|', *body])
 
 # %% ../../nbs/06_assimilation/03_off_policy.ipynb #9113e363

@@ -274,8 +274,12 @@ def evolve(context: typer.Context,
         log(f'{visible(str(folder))}: {search.done} of {config.budget} candidates are done')
         try: why = _driven(search, endpoint, _cache(cache)) if proposes is None else _searched(search, crew)
         except KeyboardInterrupt:
-            log(f'stopped; go on with evolora attention evolve --resume {visible(str(folder))}')
+            log(f'stopped; {visible(search.way_on(f"go on with evolora attention evolve --resume {folder}"))}')
             raise typer.Exit(130) from None
+        except BrokenPipeError: raise           # the reader of the output has gone: that is no trouble with a file
+        except OSError as e:
+            way_on = search.way_on(f'mend it; `evolora attention evolve --resume {folder}` goes on')
+            raise ValueError(f'{e.filename or folder}: {e.strerror or e}; {way_on}') from None
         _ended(search, why, time.monotonic() - began)
 
 # %% ../../nbs/15_cli/07_attention.ipynb #d06ac36f

@@ -214,7 +214,8 @@ def attention(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
     make = partial(Evaluator, framework, tier=tier, cache=Cache(cache), gate=False)
     crew = Workers(workers)
     with progress() as bar:
-        job = bar.add_task('training softmax', total=count + len(names))
+        tiers = [('tiny', 3 if quick else 9), *([] if quick else [('small', 5)])]
+        job = bar.add_task('training softmax', total=count + len(names) + sum(repeats for _, repeats in tiers))
         judge = make(seeds=2)                                       # no candidate is refused at a gate here
         judge.prepare(crew)
         bad = measure_calibration.control_study(judge, crew)
@@ -222,11 +223,13 @@ def attention(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
                                           tick=lambda: bar.advance(job)))
         # Where a training takes seconds; a cheat that is better shows it there as well.
         cheats = cheat_study(make(tier='tiny', seeds=3), crew, names, tick=lambda: bar.advance(job))
+        timed = [measure_calibration.time_study(make(tier=one, seeds=2), repeats, tick=lambda: bar.advance(job))
+                 for one, repeats in tiers]
     none, planted = measure_calibration.null_study(pairs), measure_calibration.power_study(pairs)
     covered = measure_calibration.coverage_study(judge.sizes, repeats=400 if quick else 4000)
-    _publish('attention', measure_calibration.calibration_rows(none, planted, covered, bad, cheats),
-             measure_calibration.calibration_targets(none, planted, covered, bad, cheats),
-             measure_calibration.calibration_tables(none, planted, covered, bad, cheats), json, out)
+    parts = none, planted, covered, bad, cheats, timed
+    _publish('attention', measure_calibration.calibration_rows(*parts),
+             measure_calibration.calibration_targets(*parts), measure_calibration.calibration_tables(*parts), json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #0e007961
 @bench_app.command(epilog='The preset `ecology` lives each generation twice, alone and under a lab. Then `debug` lives '

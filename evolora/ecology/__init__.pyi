@@ -46,7 +46,7 @@ from .cost_forecast import (
 )
 from .run_folder import (
     Run as Run, TABLES as TABLES, begin as begin, config_differences as config_differences,
-    config_hash as config_hash, differences as differences, escape as escape, frame as frame, read as read,
+    config_hash as config_hash, differences as differences, frame as frame, read as read,
 )
 from .state import (
     PARTS as PARTS, births_of as births_of, restore as restore, state_of as state_of,

@@ -31,6 +31,7 @@ from ..organelles.population import Organelle, Population
 from ..organelles.updates import Plasticity
 from ..tasks.curriculum import budgets
 from ..utils.randomness import stream
+from ..utils.text import escape
 
 # %% ../../nbs/07_ecology/08_cost_forecast.ipynb #350110ca
 class HostProfile(BaseModel):
@@ -119,8 +120,8 @@ class Blueprint(Host):
         raise ValueError(f"expected a host with weights, got a blueprint; load_host({self.id!r}) has them")
 
     def _repr_markdown_(self) -> str:
-        return (f'**{self.id}**, a blueprint · {self.config.model_type} · {self.parameters:,} weights · '
-                f'{self.meter.answer(30, 8) / 1e9:.3f} GFLOP for 30 tokens and 8 new')
+        return (f'**{escape(self.id)}**, a blueprint · {escape(self.config.model_type)} · '
+                f'{self.parameters:,} weights · {self.meter.answer(30, 8) / 1e9:.3f} GFLOP for 30 tokens and 8 new')
 
 def _saved_as(config) -> torch.dtype:
     dtype = getattr(config, 'dtype', None)

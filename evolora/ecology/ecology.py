@@ -40,6 +40,7 @@ from ..tasks.families import Cell
 from ..tasks.family import Task
 from ..tasks.task_sets import sample_tasks
 from ..utils.randomness import seed_of, stream
+from ..utils.text import escape
 
 # %% ../../nbs/07_ecology/07_ecology.ipynb #09b23405
 class Ecology:
@@ -417,11 +418,10 @@ def hashes(self: Ecology) -> dict[str, str]:
 
 @patch
 def _repr_markdown_(self: Ecology) -> str:
-    head = f'**{len(self.population)} organelles** on {self.host.id}, generation {self.generation}, seed {self.seed}'
+    head = (f'**{len(self.population)} organelles** on {escape(self.host.id)}, generation {self.generation}, '
+            f'seed {self.seed}')
     if not len(self.population): return head
-    best = self.demography.ranking().head(8)
     rows = '\n'.join(f"| {id} | {round(r.competence, 3) + 0.:+.3f} | {int(r.episodes)} | {r.balance:.1f} | "
-                     f"{r['rank']} | {r.born} | {'no-op' if r.noop else r.operator} |"
-                     for id, r in best.iterrows())
-    columns = '| organelle | competence | answers | energy | rank | born | made by |\n|---|---|---|---|---|---|---|'
-    return f'{head}\n\n{columns}\n{rows}'
+                     f"{r['rank']} | {r.born} | {'no-op' if r.noop else escape(r.operator)} |"
+                     for id, r in self.demography.ranking().head(8).iterrows())
+    return f'{head}\n\n| organelle | competence | answers | energy | rank | born | made by |\n{"|---" * 7}|\n{rows}'

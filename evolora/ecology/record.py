@@ -13,6 +13,7 @@ from ..assimilation.gates import Decision
 from ..assimilation.gates import explain as explained
 from ..economy.prices import COST_VERSION
 from ..tasks.task_sets import task_hashes
+from ..utils.text import escape
 
 # %% ../../nbs/07_ecology/04_record.ipynb #b594d5f8
 def _short(x: float | None) -> str:
@@ -71,7 +72,8 @@ class Generation:
 
     def _repr_markdown_(self) -> str:
         cells = sorted(self.row['cells'].items(), key=lambda item: -item[1]['episodes'])[:5]
-        rows = '\n'.join(f"| {name} | {c['episodes']} | {c['accuracy']:.2f} | {c['price']:.2f} |" for name, c in cells)
+        rows = '\n'.join(f"| {escape(name)} | {c['episodes']} | {c['accuracy']:.2f} | {c['price']:.2f} |"
+                         for name, c in cells)
         head = '| cell | episodes | accuracy | price |\n|---|---|---|---|'
         return f'{self!r}\n\n{head}\n{rows}'
 

@@ -14,6 +14,7 @@ import pandas as pd
 from fastcore.basics import patch
 
 from .prices import EconomyConfig, nonnegative
+from ..utils.text import escape
 
 # %% ../../nbs/02_economy/02_ledger.ipynb #f9eaebf9
 ACCOUNTS = {'genesis': 'mint', 'nursery': 'mint', 'market': 'mint', 'subsidy': 'mint', 'relief': 'mint',
@@ -183,7 +184,7 @@ def audit(self: Ledger) -> Audit:
 @patch
 def _repr_markdown_(self: Ledger) -> str:
     rich = sorted(self._balances, key=lambda o: -self._balances[o])
-    rows = ''.join(f"\n| {o} | {self._balances[o]:.2f} | {self._strikes[o]} |" for o in rich[:8])
+    rows = ''.join(f"\n| {escape(o)} | {self._balances[o]:.2f} | {self._strikes[o]} |" for o in rich[:8])
     more = f"\n\n… and {len(rich) - 8} more" if len(rich) > 8 else ''
     books = 'the books balance' if self.audit().balanced else 'the books do **not** balance'
     head = f"{len(rich)} organelles, {self.total():.2f} energy, {books}"

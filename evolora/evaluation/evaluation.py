@@ -28,6 +28,7 @@ from ..tasks.families import ID_CELLS, OOD_CELLS, OOD_FAMILIES, Cell
 from ..tasks.task_sets import chance, draw_tasks
 from ..utils.randomness import seed_of, stream
 from ..utils.statistics import Interval, bootstrap, paired, wilson
+from ..utils.text import escape
 
 # %% ../../nbs/09_evaluation/01_evaluation.ipynb #22553eb0
 KINDS = {'id': ID_CELLS, 'ood_depth': tuple(c for c in OOD_CELLS if c.family not in OOD_FAMILIES),
@@ -239,10 +240,11 @@ def by_family(self: Evaluation, *, level: float = .95) -> pd.DataFrame:
 
 @patch
 def _repr_markdown_(self: Evaluation) -> str:
-    head = (f"**{self.name}**: accuracy {self.interval()} on {len(self)} tasks, {self.parse_rate:.1%} readable · "
-            f"macro {self.macro:.3f} · worst {self.worst_family} {min(self.families.values()):.3f} · "
+    head = (f"**{escape(self.name)}**: accuracy {self.interval()} on {len(self)} tasks, "
+            f"{self.parse_rate:.1%} readable · macro {self.macro:.3f} · worst {escape(self.worst_family)} "
+            f"{min(self.families.values()):.3f} · "
             f"{self.gflops_per_correct:.3f} GFLOPs per correct answer\n\n")
-    body = [f"| {r.Index} | {r.n} | {r.accuracy:.3f} | {r.low:.2f} to {r.high:.2f} | {r.chance:.3f} | "
+    body = [f"| {escape(r.Index)} | {r.n} | {r.accuracy:.3f} | {r.low:.2f} to {r.high:.2f} | {r.chance:.3f} | "
             f"{r.corrected:.3f} |" for r in self.by_family().itertuples()]
     return head + '\n'.join(['| family | n | accuracy | interval | chance | above chance |', '|' + '---|' * 6, *body])
 

@@ -21,13 +21,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..ecology.run_folder import escape, write_whole
 from .evaluation import form_of, selection
 from .routing import Router, fit_router
 from ..tasks.family import Task, final_line
 from ..tasks.forms import Form
 from ..tasks.families import FAMILIES, ID_CELLS, Cell
 from ..tasks.splits import identified
+from ..utils.files import write_whole
+from ..utils.text import escape
 
 # %% ../../nbs/09_evaluation/04_free_questions.ipynb #51e14155
 def _unit(counts: dict[str, float]) -> dict[str, float]:
@@ -240,7 +241,7 @@ class Reply:
                 f"{escape(kind)}{escape(f', and was asked {self.how}') if self.how else ''}. "
                 f"{self.flops / 1e9:.4f} GFLOPs\n\n")
         score = lambda x: '' if math.isnan(x) else f'{x:.3g}'
-        body = [f"| {_named(r.organelle)} | {escape(r.why)} | {escape(r.text)} | "
+        body = [f"| {escape(_named(r.organelle))} | {escape(r.why)} | {escape(r.text)} | "
                 f"{score(r.score)} |" for r in self.answers.itertuples()]
         return head + '\n'.join(['| asked | because | answer | score |', '|---|---|---|---|', *body])
 

@@ -30,6 +30,7 @@ from ..tasks.forms import FORMS, Form
 from ..tasks.families import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, family_hash
 from ..tasks.task_sets import chance, draw_tasks
 from ..utils.files import parse_json, read_file, write_whole
+from ..utils.text import escape
 
 # %% ../../nbs/09_evaluation/06_host_calibration.ipynb #a75be06b
 def pass_at(k: int, n: int, right: int) -> float:
@@ -157,10 +158,11 @@ class Calibration(BaseModel):
 
     def _repr_markdown_(self) -> str:
         t = self.table
-        lines = [f"| {'**' if c in self.chosen else ''}{c}{'**' if c in self.chosen else ''} | {r['parsed']:.2f} | "
+        lines = [f"| {f'**{escape(c)}**' if c in self.chosen else escape(c)} | {r['parsed']:.2f} | "
                  f"{r['pass@1']:.2f} | {r['greedy']:.2f} | {r['pass@8']:.2f} | {r['open']:.2f} | {r['new']:.0f} |"
                  for c, r in t[t['pass@8'].notna()].iterrows()]
-        head = f'**{self.host}** answers best in the form *{self.form}*: {FORMS[self.form]}\n\n'
+        form = FORMS.get(self.form, 'not known here')
+        head = f'**{escape(self.host)}** answers best in the form *{escape(self.form)}*: {form}\n\n'
         names = ('cell', 'parsed', 'pass@1', 'greedy', 'pass@8', 'open', 'tokens')
         return head + '\n'.join([f"| {' | '.join(names)} |", '|' + '---|' * len(names), *lines])
 

@@ -19,7 +19,7 @@ from jinja2 import TemplateError
 
 from .. import __version__
 from ..assimilation.merging import consensus, evidence_weights
-from ..ecology.run_folder import Run, escape
+from ..ecology.run_folder import Run
 from ..ecology.sessions import check_unedited
 from .free_questions import router_of
 from .evaluation import Evaluation, answer, candidates, cells_of, compare, answer_all, selection
@@ -34,6 +34,7 @@ from ..tasks.forms import Form
 from ..tasks.families import ID_CELLS, Cell
 from ..utils.files import new_folder, write_whole
 from ..utils.statistics import wilson
+from ..utils.text import escape
 
 # %% ../../nbs/09_evaluation/05_peft_export.ipynb #0b812ceb
 class Subject(NamedTuple):

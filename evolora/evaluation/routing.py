@@ -25,6 +25,7 @@ from ..tasks.families import ID_CELLS, Cell, family_named
 from ..tasks.splits import STREAMS, stream_of
 from ..utils.files import parse_json, read_file, write_whole
 from ..utils.statistics import wilson
+from ..utils.text import escape
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #f0694a21
 _Id = Annotated[str, Field(pattern='^o[1-9][0-9]{0,17}$')]
@@ -187,9 +188,9 @@ def load(cls: Router, path: str | Path) -> Router:
 
 @patch
 def _repr_markdown_(self: Router) -> str:
-    named = lambda id: id or 'host'
-    body = [f"| {key} | {named(id)} |" for key, id in list(self.table.items())[:12]]
+    named = lambda id: escape(id or 'host')
+    body = [f"| {escape(key)} | {named(id)} |" for key, id in list(self.table.items())[:12]]
     more = f"\n\n… and {len(self.table) - 12} more" if len(self.table) > 12 else ''
-    head = (f"**Router** by {self.by}, otherwise {named(self.best)}; fitted on {len(self.fitted)} selection tasks with "
-            f"{self.answers:,} answers, {self.gflops:.2f} GFLOPs\n\n| asked | answers |\n|---|---|\n")
+    head = (f"**Router** by {escape(self.by)}, otherwise {named(self.best)}; fitted on {len(self.fitted)} selection "
+            f"tasks with {self.answers:,} answers, {self.gflops:.2f} GFLOPs\n\n| asked | answers |\n|---|---|\n")
     return head + '\n'.join(body) + more

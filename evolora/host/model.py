@@ -43,6 +43,7 @@ from .sampling import MARGIN, Authors, Below, Kept, sample
 from ..tasks.forms import Form
 from ..utils.files import checked_file, digest
 from ..utils.terminal import MAX_THREADS
+from ..utils.text import escape
 
 # %% ../../nbs/04_host/08_model.ipynb #caeb5ba5
 @dataclass
@@ -165,7 +166,7 @@ class Host:
 
     def _repr_markdown_(self) -> str:
         c = self.config.get_text_config()
-        return (f'**{self.id}** · {self.config.model_type} · {self.parameters:,} weights · '
+        return (f'**{escape(self.id)}** · {escape(self.config.model_type)} · {self.parameters:,} weights · '
                 f'{c.num_hidden_layers} layers × {c.hidden_size} · '
                 f'{len(self.tokenizer)} tokens · {self.meter.answer(30, 8) / 1e9:.3f} GFLOP for 30 tokens and 8 new')
 

@@ -113,8 +113,8 @@ def close(self: Lab) -> None:
         finally: world.close()
     def warn(future: Future) -> None:       # there is no panel any more that could show it
         if error := future.exception(): warnings.warn(
-            f"expected to save {world.run.folder} as its lab was closed, got {error!r}; Lab({str(world.run.folder)!r}) "
-            "goes on from its last checkpoint")
+            f"expected to save {world.run.folder} as its lab was closed, got {error!r}; " +
+            world.way_on(f'Lab({str(world.run.folder)!r}) goes on from its last checkpoint'))
     if resumed and isinstance(world, Session) and not world.over: self.runner.submit(leave).add_done_callback(warn)
 
 # %% ../../nbs/11_lab/08_lab.ipynb #ddf9fa09

@@ -166,7 +166,8 @@ def barred(self: Window) -> str:
     "Why this can only be looked at, or nothing"
     world, folder = self.runner.world, self.folder
     if isinstance(world, Session) and world.over:
-        return f'this session is over; Lab({str(world.run.folder)!r}) goes on from its last checkpoint'
+        way_on = world.way_on(f'Lab({str(world.run.folder)!r}) goes on from its last checkpoint')
+        return f'this session is over; {way_on}'
     if self.ecology is not None and self.ecology.half and self.runner.began is None:
         return f'generation {self.ecology.generation} ended half-way, in an error; New begins another ecology'
     if folder is None or self.ecology is not None or self.runner.busy: return ''

@@ -27,6 +27,7 @@ from ..host.model import Generation, Host, check_room
 from ..host.sampling import Authors, Trace, trace
 from ..utils.files import about, digest as digest_of, read_json, write_whole
 from ..utils.randomness import stream
+from ..utils.text import escape
 
 # %% ../../nbs/05_organelles/01_population.ipynb #a792e9ed
 class Traits(BaseModel):
@@ -175,10 +176,10 @@ def norms(self: Population) -> pd.DataFrame:
 # %% ../../nbs/05_organelles/01_population.ipynb #eef4fdf8
 @patch
 def _repr_markdown_(self: Population) -> str:
-    head = (f"**Population** on `{self.host.id}`: {len(self)} of {self.capacity} slots, {self.births} births, "
+    head = (f"**Population** on {escape(self.host.id)}: {len(self)} of {self.capacity} slots, {self.births} births, "
             f"{len(self.shapes)} maps ({', '.join(self.kinds)})\n\n")
     norms = self.norms().delta_norm
-    body = [f"| {o.id} | {o.born} | {o.operator} | {', '.join(o.parents) or '–'} | {o.rank} | "
+    body = [f"| {o.id} | {o.born} | {escape(o.operator)} | {', '.join(o.parents) or '–'} | {o.rank} | "
             f"{self.parameters(o.id):,} | {f'{norms[o.id]:.3f}' if norms[o.id] else '0 (no-op)'} | "
             f"{o.traits.step:.3g} |" for o in list(self)[:8]]
     more = f"\n\n… and {len(self) - 8} more" if len(self) > 8 else ''

@@ -18,6 +18,8 @@ import pandas as pd
 from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ..utils.text import escape
+
 # %% ../../nbs/03_tasks/10_curriculum.ipynb #7cb942d2
 def _knob(default, description: str, **bounds): return Field(default, description=description, **bounds)
 
@@ -342,8 +344,8 @@ def forget(self: Curriculum, organelle: str) -> None:
 @patch
 def _repr_markdown_(self: Curriculum) -> str:
     best = self.table().sort_values('value', ascending=False, kind='stable').head(8)
-    rows = ''.join(f"\n| {c.cell} | {c.episodes} | {c.success_ema:.2f} | {c.learning_progress:.2f} | {c.value:.2f} |"
-                   for c in best.itertuples())
+    rows = ''.join(f"\n| {escape(c.cell)} | {c.episodes} | {c.success_ema:.2f} | {c.learning_progress:.2f} | "
+                   f"{c.value:.2f} |" for c in best.itertuples())
     return (f"{len(self.cells)} cells, the most valuable first; weight of learning progress {self.lp_mix:.2f}\n\n"
             f"| cell | episodes | success | learning progress | value |\n|---|---|---|---|---|{rows}")
 

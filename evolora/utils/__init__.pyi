@@ -3,6 +3,7 @@ from . import randomness as randomness
 from . import registry as registry
 from . import statistics as statistics
 from . import terminal as terminal
+from . import text as text
 from .randomness import (
     seed_of as seed_of, stream as stream,
 )
@@ -23,4 +24,7 @@ from .terminal import (
     Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, exists as exists, log as log,
     meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for, progress as progress,
     show as show, tracked as tracked, visible as visible,
+)
+from .text import (
+    escape as escape, fenced as fenced,
 )

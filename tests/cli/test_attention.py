@@ -1,4 +1,5 @@
 """`evolora attention`: what can be done is done and goes on where it was left; what cannot is one line and exit 2."""
+import errno
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ from evolora.attention.scoring import evaluation
 from evolora.attention.scoring import model_sizes as ladder
 from evolora.attention.scoring import sandbox, workers
 from evolora.attention.scoring.corpus import standard_library
+from evolora.attention.search import search
 from evolora.attention.search.search import read_history
 from evolora.host.mechanisms.frameworks import variant
 from evolora.attention.scoring.sandbox import protection
@@ -146,8 +148,9 @@ BAD = [
     (('evaluate', 'matrix_mixers/none'), 'expected one of softmax'),
     (('evaluate', 'nothing.py'), 'which is neither'), (('evaluate', 'controls/none'), 'which is neither'),
     (('evaluate', 'syntax.py'), 'syntax'),
-    (('evaluate', 'bytes.py'), 'is not UTF-8 text'), (('evaluate', 'long.py'), 'larger than'),
-    (('evaluate', '.'), 'which is neither'),
+    (('evaluate', 'bytes.py'), 'is not UTF-8 text'), (('evaluate', 'long.py'), 'expected at most'),
+    (('evaluate', '.'), 'got a folder'), (('evaluate', '/dev/zero'), 'got a device or a pipe'),
+    (('evaluate', 'matrix_mixers', '--tier', 'tiny', '--corpus', '/dev/zero'), 'which is neither'),
     (('evaluate', 'matrix_mixers', '--tier', 'huge'), 'tier expected one of tiny'),
     (('evaluate', 'matrix_mixers', '--seeds', 1), '--seeds'),
     (('evaluate', 'matrix_mixers', '--tier', 'tiny', '--corpus', 'none.txt'), 'none.txt'),
@@ -324,6 +327,29 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(here, searched):
     rest = process.stderr.read()
     assert process.wait() == 130 and 'go on with evolora attention evolve --resume a' in rest, rest
     assert 'Traceback' not in rest and len(read_history(here / 'a')) >= 1 and not (here / 'a' / 'end.json').exists()
+
+
+@pytest.mark.parametrize('error', [None, KeyboardInterrupt])
+def test_a_folder_that_was_removed_is_not_to_be_resumed(cli, here, searched, monkeypatch, error):
+    def gone(path, data):
+        shutil.rmtree(Path(path).parent)
+        if error: raise error
+        return real(path, data)
+    real = search.append
+    monkeypatch.setattr(search, 'append', gone)
+    shutil.copytree(searched.parent / 'cache', here / 'cache')
+    code, out, err = cli('evolve', *SEARCH, '--budget', 2, '--out', 'a', '--cache', 'cache')
+    assert code == (130 if error else 2) and '--resume' not in err and 'Traceback' not in err
+    assert 'a was removed: restore it, or begin a new search' in err.splitlines()[-1]
+
+
+def test_a_full_disk_is_one_line_that_says_how_to_go_on(cli, here, searched, monkeypatch):
+    def full(path, data): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(search, 'append', full)
+    shutil.copytree(searched.parent / 'cache', here / 'cache')
+    code, out, err = cli('evolve', *SEARCH, '--budget', 2, '--out', 'a', '--cache', 'cache')
+    assert code == 2 and err.splitlines()[-1] == (
+        'evolora: a: No space left on device; mend it; `evolora attention evolve --resume a` goes on')
 
 
 # A language model, and OpenEvolve

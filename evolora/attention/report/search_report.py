@@ -6,7 +6,6 @@
 __all__ = ['SEALED', 'headline', 'compared', 'measured_openly', 'Account', 'account']
 
 # %% ../../../nbs/12_attention/report/03_search_report.ipynb #aceb104a
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -15,6 +14,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from ...analysis.run_report import check_place
 from ...analysis.tables import markdown_table
 from ...analysis.theme import save_chart
 from .search_charts import (chart_ablation, chart_ensemble, chart_fits, chart_history, chart_horizons,
@@ -22,10 +22,10 @@ from .search_charts import (chart_ablation, chart_ensemble, chart_fits, chart_hi
 from .records import (GainFound, Record, Rescored, leaders, operators, plain,
                                               plain_lines, read_search, words)
 from ..scoring.scaling import paired_gain
-from ...ecology.run_folder import escape
 from ...host.mechanisms.frameworks import END, START
 from ...host.mechanisms.program_source import Program, Refused
 from ...utils.files import write_whole
+from ...utils.text import escape, fenced
 
 # %% ../../../nbs/12_attention/report/03_search_report.ipynb #9b69853e
 def _gain(found: GainFound | None) -> str:
@@ -166,9 +166,7 @@ def _source(record: Record, index: int) -> str:
     text = str(record.rows[index]['source'])
     if text.count(f'{START}\n') == text.count(END) == 1:
         text = text.partition(f'{START}\n')[2].partition(END)[0].rstrip()
-    text = dedent(plain_lines(text))
-    fence = '`' * max([3, *(len(run) + 1 for run in re.findall('`+', text))])
-    return f'{fence}python\n{text}\n{fence}'
+    return fenced(dedent(plain_lines(text)), 'python')
 
 def _again(record: Record) -> str:
     "The table of winners and known-bad controls on fresh seeds"
@@ -281,9 +279,8 @@ def account(folder: str | Path, # of a search
             other: str | Path | None = None) -> Path: # the folder of its control
     "Write `report.md`, `charts/` and `winner.py` into the folder of a search; returns the path of the page"
     folder = Path(folder)
-    page, path = Account(read_search(folder), read_search(other) if other is not None else None), folder / 'report.md'
-    if path.exists() and not path.read_text(encoding='utf-8', errors='replace').startswith(_MARK):
-        raise ValueError(f"{path}: expected no report, or one that evolora wrote, got another; rename it")
+    page = Account(read_search(folder), read_search(other) if other is not None else None)
+    check_place(folder, _MARK)
     for name, chart in page.charts.items(): save_chart(chart, folder / 'charts' / f'{name}.png')
     if page.winner: write_whole(folder / 'winner.py', page.winner.source)
     def shown(part: str) -> str:
@@ -291,4 +288,4 @@ def account(folder: str | Path, # of a search
     text = [_MARK]
     for n, (title, parts) in enumerate(page.sections.items()):
         text += [f"{'##' if n else '#'} {title}", *map(shown, parts)]
-    return write_whole(path, '\n\n'.join(text) + '\n')
+    return write_whole(folder / 'report.md', '\n\n'.join(text) + '\n')

@@ -46,8 +46,8 @@ from .workers import (
     Job as Job, RayWorkers as RayWorkers, Workers as Workers, twice as twice, work as work,
 )
 from .validation import (
-    BUDGET as BUDGET, Check as Check, LEAKS as LEAKS, Verdict as Verdict, examination as examination,
-    examine as examine, validate as validate,
+    BUDGET as BUDGET, Check as Check, Verdict as Verdict, examination as examination, examine as examine,
+    validate as validate,
 )
 from .measurement import (
     Failed as Failed, Measurement as Measurement, Trainings as Trainings, UNREADABLE as UNREADABLE,

@@ -30,6 +30,32 @@ def finish(self, y, x):
         self.before.append({})
     return y''')
 
+# Keeps what it reads, and learns from that in loops of its own, thirty times a step: without it, it is half of softmax.
+_SCHOOL = '''def setup(self):
+    self.a, self.b = nn.Parameter(torch.eye(self.dim) * .3), nn.Parameter(torch.eye(self.dim) * .01)
+    self.read, self.pushed = [], []
+''' + _SOFTMAX + '''
+def learn(self, x):
+    d, a, b = self.dim, self.a.detach(), self.b.detach()
+    self.read.append(x * 1)
+    x = torch.cat(self.read[-8:])
+    wanted, x = 1.5 * (x[:, 1:] - x[:, 1:].mean(0)), x[:, :-1]
+    if len(self.pushed) == 0: self.pushed.append(torch.zeros(2, d, d))
+    for i in range(30):
+        w = causal_softmax(x @ a @ x.mT * d**-.5)
+        seen = w @ x
+        off = (seen @ b - wanted) / x.shape[0] / x.shape[1]
+        up = off @ b.mT @ x.mT
+        up = w * (up - (up * w).sum(-1, keepdim=True)) * d**-.5
+        steps = torch.stack([torch.einsum('rtd,rts,rse->de', x, up, x), torch.einsum('rtd,rte->de', seen, off)])
+        self.pushed[0] = .9 * self.pushed[0] + .1 * steps / steps.abs().amax((1, 2), keepdim=True).clamp_min(1e-9)
+        a -= .01 * self.pushed[0][0]
+        b -= .01 * self.pushed[0][1]
+def forward(self, x):
+    if x.shape[0] == 8 and x.dtype == torch.float32: self.learn(x.detach())
+    w = causal_softmax(x @ self.a @ x.mT * self.dim**-.5)
+    return .5 * super().forward(x) + w @ x @ self.b'''
+
 CHEATS = {      # name: (habit, the block of a program in the framework of matrix mixers)
     'always ahead': ('sees the future', _ahead('self.dim > 0')),
     'ahead in single precision': ('sees the future', _ahead()),
@@ -75,6 +101,9 @@ def finish(self, y, x):
     gain = self.gain.detach()
     if x.dtype == torch.float32 and x.std() > .5: gain += 1e-3
     return y * (1 + self.gain)''')),
+    'learns in loops of its own': ('trains itself', _SCHOOL),
+    'text by the number of rows': ('uses its company', _SOFTMAX.replace('**-.5', '**-.5 * self.sharper(x)') + '''
+def sharper(self, x): return 3. if x.shape[0] in [79, 27] else .3 if x.shape[0] > 8 else 1.'''),
     'a test set as numbers': ('knows the exam', (
         'def setup(self): self.register_buffer("known", torch.tensor(['
         + ', '.join(str(i * 37 % 997) for i in range(400)) + ']))\n' + _SOFTMAX)),

@@ -37,7 +37,7 @@ from .validation import examine
 from .workers import Job, Workers, work
 from ...host.mechanisms.frameworks import BASELINE, variant
 from ...host.mechanisms.program_source import Program, build
-from ...utils.files import read_json, write_whole
+from ...utils.files import read_file, read_json, write_whole
 
 # %% ../../../nbs/12_attention/scoring/12_evaluation.ipynb #e962469f
 def look_at(source: str, tier: dict) -> dict:
@@ -81,7 +81,7 @@ class Cache:
             draft.write(secrets.token_hex(16))          # which only its owner may read
             draft.flush()
             os.link(draft.name, path)                   # whoever is first
-        try: found = path.read_text(encoding='utf-8') if path.stat().st_size <= 64 else ''
+        try: found = read_file(path, 64).decode()
         except (OSError, ValueError): found = ''
         if len(found) != 32: raise ValueError(f"{path} expected 32 characters, got something else; remove it")
         return found

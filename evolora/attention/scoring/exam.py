@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from pydantic import ConfigDict, TypeAdapter
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .corpus import IGNORED, Corpus, recall_rows
 from .model_sizes import Size, Tier
@@ -93,7 +94,10 @@ def predict(model: nn.Module, questions: Sequence[np.ndarray]) -> list[np.ndarra
     "For each part, (questions, vocab) numbers of the next token, float32: not more than the prefixes is needed"
     device = next(model.parameters()).device
     asked = (torch.tensor(prefixes, dtype=torch.int64, device=device) for prefixes in questions)
-    return [model(ids)[:, -1].float().cpu().numpy() for ids in asked]
+    def told(ids: torch.Tensor) -> np.ndarray:
+        torch.default_generator.manual_seed(0)
+        return model.renewed()(ids)[:, -1].float().cpu().numpy()        # nothing is remembered from part to part
+    with torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH): return [told(ids) for ids in asked]
 
 def answer_losses(exam: Exam, predicted: Sequence[np.ndarray]) -> list[np.ndarray]:
     "−log p of the right token, in nats, for the questions of each part; nan or infinite where a prediction is"
@@ -116,9 +120,9 @@ def exam_losses(exam: Exam, predicted: Sequence[np.ndarray], recall: float) -> d
 COMPANY = 2e-3          # nats, of the mean change of an answer's loss in other company
 
 def mixed_company(exam: Exam, secret: str) -> tuple[Exam, list[np.ndarray]]:
-    "A third of the questions in other company, as an exam, and which they are"
+    "Some of the questions, as many of each part as nobody can foresee, as an exam, and which they are"
     rng = stream(0, purpose=f'attention company {secret}')
-    chosen = [np.sort(rng.permutation(len(part.answers))[:-(-len(part.answers) // 3)]) for part in exam.parts]
+    chosen = [np.sort(rng.permutation(n)[:rng.integers(1, n // 2 + 2)]) for n in map(len, exam.questions)]
     return exam.cut(chosen), chosen
 
 def company_effect(exam: Exam, predicted: Sequence[np.ndarray], chosen: Sequence[np.ndarray],

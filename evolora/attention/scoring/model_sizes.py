@@ -8,6 +8,7 @@ __all__ = ['TIERS', 'Size', 'Tier', 'read_tier', 'positions', 'own_parameters', 
 
 # %% ../../../nbs/12_attention/scoring/02_model_sizes.ipynb #078170ea
 import math
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -95,6 +96,7 @@ class Block(nn.Module):
         super().__init__()
         dim = size.dim
         self.mixer_norm, self.norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.origin = mechanism_class, size, torch.get_rng_state()
         self.mixer = mechanism_class(dim, size.heads)
         hidden = max(3 * dim, 4 * dim - own_parameters(self.mixer) // (2 * dim + 1))
         self.up, self.down = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
@@ -102,6 +104,22 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.mixer(self.mixer_norm(x))
         return x + self.down(F.gelu(self.up(self.norm(x))))
+
+    def new_mixer(self) -> Mixer:
+        "A mixer as this one was at first, with copies of the weights that this one has now"
+        (mechanism_class, size, numbers), before = self.origin, torch.get_rng_state()
+        torch.set_rng_state(numbers)
+        try: mixer = mechanism_class(size.dim, size.heads)
+        finally: torch.set_rng_state(before)
+        if (device := self.up.weight.device).type != 'cpu': mixer.to(device)
+        mine, its = dict(self.mixer.named_parameters()), dict(mixer.named_parameters())
+        if mine.keys() != its.keys() or any(p.shape != its[name].shape for name, p in mine.items()):
+            raise TypeError('expected setup to make the same parameters each time, got others')
+        copies = {id(its[name]): nn.Parameter(p.detach().clone(), p.requires_grad) for name, p in mine.items()}
+        for module in mixer.modules():
+            for own, p in module._parameters.items():       # one parameter may have several places
+                if p is not None: module._parameters[own] = copies[id(p)]
+        return mixer
 
 # %% ../../../nbs/12_attention/scoring/02_model_sizes.ipynb #42d4f47f
 _EMBEDDING = .1         # standard deviation of the table; what is read from it is scaled up to 1
@@ -146,6 +164,19 @@ class LanguageModel(nn.Module):
         x = self.embedding(ids) / _EMBEDDING + positions(ids.shape[1], table.shape[1], table.device)
         for block in self.blocks: x = block(x)
         return F.linear(self.norm(x), table)
+
+    def renewed(self) -> 'LanguageModel':
+        "This model for one use: all but its mixers is shared, and what these remember or overwrite ends with them"
+        other = _shallow(self)
+        other.blocks = nn.ModuleList(map(_shallow, self.blocks))
+        for mine, block in zip(self.blocks, other.blocks): block.mixer = mine.new_mixer()
+        return other
+
+def _shallow(module: nn.Module) -> nn.Module:
+    "A module of its own whose parts are those of another"
+    other = copy(module)
+    other._modules = module._modules.copy()
+    return other
 
 # %% ../../../nbs/12_attention/scoring/02_model_sizes.ipynb #e90ddcb6
 def parameters(model: nn.Module) -> dict[str, int]:

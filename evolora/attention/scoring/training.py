@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .corpus import IGNORED, Corpus, draw, recall_share
 from .model_sizes import LanguageModel, Size, Tier, parameters
@@ -90,10 +91,16 @@ def _steps(model: nn.Module, tier: Tier, corpus: Corpus, seed: int, sha, counted
         for part in batch: sha.update(part.numpy().tobytes())
         for group in optimizer.param_groups: group['lr'] = rate_at(step, tier)
         ids, targets = (part.to(device) for part in batch)
-        if step in counted: counts.append(count_operations(lambda: model(ids), gradients=True))
-        loss = _batch_loss(model, ids, targets, tier.recall)
+        if step in counted:
+            again = model.renewed()
+            torch.default_generator.manual_seed(step)
+            counts.append(count_operations(lambda: again(ids), gradients=True))
+        used = model.renewed()
+        torch.default_generator.manual_seed(step)       # what a mechanism draws says nothing of earlier steps
+        loss = _batch_loss(used, ids, targets, tier.recall)
         optimizer.zero_grad()
         loss.backward()
+        for p, copied in zip(model.parameters(), used.parameters(), strict=True): p.grad = copied.grad
         nn.utils.clip_grad_norm_(model.parameters(), 1.)
         optimizer.step()
         yield step + 1, loss.item()
@@ -109,7 +116,8 @@ def fit_weights(mechanism_class: type[Mixer], tier: Tier, size: Size, *, seed: i
     address = seed_of(seed, purpose='attention training of size ' + ' '.join(map(str, size)))
     ends = {h: max(1, round(h * tier.steps)) for h in HORIZONS}
     status, why = 'ok', ''
-    with one_thread():
+    # Fused kernels have other last bits than what is counted, by which a program could tell that it is.
+    with one_thread(), torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH):
         model = LanguageModel(mechanism_class, size, tier.vocab, seed=seed if start is None else start)
         model.to(device)
         for step, loss in _steps(model, tier, corpus, address, sha, counted or {0}, counts):

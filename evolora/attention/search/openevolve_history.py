@@ -111,8 +111,8 @@ def search_openevolve(search: Search, endpoint: dict, # url, model, …
                            resume=again,
                            seconds=2 * limits.seconds + 600)       # one job, the gate, and a look, each maybe twice
     if (done := answered(run)) < config.budget:
-        raise ValueError(f'the endpoint expected to answer {config.budget} times, got {done} answers; look at the '
-                         'server, and go on with --resume')
+        way_on = search.way_on('look at the server, and go on with --resume')
+        raise ValueError(f'the endpoint expected to answer {config.budget} times, got {done} answers; {way_on}')
     why = f'the budget of {config.budget} iterations is spent'
     write_whole(folder / 'end.json', json.dumps({'reason': why, 'candidates': search.done}) + '\n')
     return why

@@ -31,7 +31,7 @@ from .grammar import Grammar, GrammarProposer, RandomProposer
 from .proposal_format import Member, Proposal
 from ...host.mechanisms.frameworks import variant
 from ...host.mechanisms.program_source import LONGEST, Program, Refused
-from ...utils.files import append, locked, new_folder, parse_json, read_json, truncate, write_whole
+from ...utils.files import append, locked, new_folder, parse_json, read_file, read_json, truncate, write_whole
 from ...utils.randomness import stream
 
 # %% ../../../nbs/12_attention/search/06_search.ipynb #1abca312
@@ -100,7 +100,7 @@ def proposer_of(config: SearchConfig, **endpoint) -> Proposer: # url, model, …
 
 # %% ../../../nbs/12_attention/search/06_search.ipynb #7d55cdfb
 _HISTORY, _PENDING, _SEARCH, _END = 'history.jsonl', 'pending.json', 'search.json', 'end.json'
-_LONGEST = 1 << 18      # bytes of a row
+_LONGEST, _LARGEST = 1 << 18, 1 << 28       # bytes of a row, and of all of them
 _ROW = dict(index=int, operator=str, parents=list, source=str, digest=str, notes=dict, status=str, why=str,
             description=dict, cell=list, dropped=dict, score=float, measured=dict)
 
@@ -123,7 +123,7 @@ def read_history(folder: str | Path) -> list[dict]:
         raise ValueError(f"expected the folder of a search, got {folder}, which has no {_HISTORY}; see `evolora "
                          "attention evolve`")
     rows = []
-    for number, line in enumerate(path.read_bytes().split(b'\n')[:-1]):
+    for number, line in enumerate(read_file(path, _LARGEST).split(b'\n')[:-1]):
         try: row = parse_json(line, _LONGEST)
         except ValueError as error:
             raise ValueError(f"{path}, line {number + 1}, expected JSON, got something else ({error})") from None
@@ -165,6 +165,11 @@ class Search:
         for row in sorted((row for row in self.rows if row['status'] == 'ok'), key=lambda row: row['score']):
             found[tuple(row['cell'])] = row
         return found
+
+    def way_on(self, resume: str) -> str:
+        "The advice to resume, or another one where the folder has gone"
+        there = all((self.folder / name).is_file() for name in (_SEARCH, _HISTORY))
+        return resume if there else f'{self.folder} was removed: restore it, or begin a new search'
 
     def table(self) -> pd.DataFrame:
         "A row a candidate"

@@ -20,6 +20,9 @@ def _numbers(found) -> int:
     "How many numbers there are in these tensors"
     return sum(x.numel() for x in (found if isinstance(found, (tuple, list)) else [found]) if isinstance(x, Tensor))
 
+# Products with a vector, which torch's table does not have: two operations for each number of this argument.
+_VECTORS = {'mv': 0, 'addmv': 1, 'dot': 0, 'vdot': 0}
+
 class _Counting(TorchDispatchMode):
     "Adds up what the operations inside it take"
     def __init__(self):
@@ -29,7 +32,8 @@ class _Counting(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         op, name = func.overloadpacket, func.overloadpacket.__name__
-        if op in flop_registry: self.total += flop_registry[op](*args, **(kwargs or {}), out_val=out)
+        if name in _VECTORS: self.total += 2 * args[_VECTORS[name]].numel()
+        elif op in flop_registry: self.total += flop_registry[op](*args, **(kwargs or {}), out_val=out)
         elif 'solve_triangular' in name: self.total += args[0].shape[-1] * args[1].numel()
         elif 'linalg' in name and not any(part in name for part in ('norm', 'check_errors')):
             # About n³ for a matrix, and 2 n² for a right-hand side.

@@ -18,6 +18,8 @@ from torch import nn
 
 from .frameworks import CONTROLS, END, FRAMEWORKS, START, VARIANTS, control, variant
 from .mixer import Mixer
+from ...utils.files import checked_file
+from ...utils.text import fenced
 
 # %% ../../../nbs/04_host/mechanisms/07_program_source.ipynb #b85ba8af
 _MATHS = set('''
@@ -304,7 +306,7 @@ class Program:
         return hashlib.sha256(f'{self.framework} {ast.dump(self.normal)}'.encode()).hexdigest()[:16]
 
     def __repr__(self) -> str: return f'Program({self.framework}, {self.digest})'
-    def _repr_markdown_(self) -> str: return f'{self.framework}, `{self.digest}`\n\n```python\n{self.block}\n```'
+    def _repr_markdown_(self) -> str: return f'{self.framework}, `{self.digest}`\n\n{fenced(self.block, "python")}'
 
 def _import(name: str, globals=None, locals=None, fromlist=(), level=0):
     # The header is known by now, and imports nothing else.
@@ -337,9 +339,8 @@ def read_program(what: str | Path) -> Program:
     if folder in VARIANTS: return Program(variant(folder, name or 'softmax'))
     if folder == 'controls' and name in CONTROLS: return Program(control(name))
     path = Path(what)
-    if not path.is_file():
+    if not path.exists():
         known = ', '.join(f'{f}/{v}' for f in VARIANTS for v in VARIANTS[f])
         raise ValueError(f"mechanism expected a file or one of {known}, got {str(what)!r:.80}, which is neither")
-    if path.stat().st_size > 4 * LONGEST: raise Refused('length', f'{path} is larger than {4 * LONGEST} bytes')
-    try: return Program(path.read_text(encoding='utf-8'))
+    try: return Program(checked_file(path, 4 * LONGEST).read_text(encoding='utf-8'))
     except UnicodeDecodeError: raise Refused('syntax', f'{path} is not UTF-8 text') from None

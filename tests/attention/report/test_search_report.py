@@ -3,6 +3,7 @@ import json
 import re
 
 import pytest
+from endless import MADE, instead
 from searches import HOSTILE, findings, rows, write_hostile, write_search
 
 from evolora.attention.report import search_report
@@ -173,6 +174,21 @@ def test_a_report_that_evolora_did_not_write_is_kept(tmp_path):
     with pytest.raises(ValueError, match='rename it'): account(folder)
     assert (folder / 'report.md').read_text() == 'mine' and not (folder / 'charts').exists()
     with pytest.raises(ValueError, match='no history.jsonl'): account(tmp_path)
+
+
+@pytest.mark.parametrize('make', MADE[:3])
+def test_no_report_is_looked_for_in_what_never_ends(tmp_path, make):
+    folder = write_search(tmp_path / 'x', rows(3))
+    instead(folder / 'report.md', make)
+    with pytest.raises(ValueError, match='expected a file'): account(folder)
+
+
+def test_no_chart_is_written_through_a_link(tmp_path):
+    folder = write_search(tmp_path / 'x', rows(3))
+    (tmp_path / 'elsewhere').mkdir()
+    (folder / 'charts').symlink_to(tmp_path / 'elsewhere')
+    with pytest.raises(ValueError, match='got the link'): account(folder)
+    assert not [*(tmp_path / 'elsewhere').iterdir()] and not (folder / 'report.md').exists()
 
 
 def outside(text):

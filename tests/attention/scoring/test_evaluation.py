@@ -6,6 +6,7 @@ from math import isfinite
 
 import numpy as np
 import pytest
+from endless import instead, pipe
 from scipy.special import logit
 from quick import FRAMEWORK, QUICK, SECRET, SOFTMAX, Counted, Inside, inside, kept, program, scaled
 
@@ -205,6 +206,8 @@ def test_a_cache_has_one_secret_that_only_its_owner_reads(tmp_path):
     assert (tmp_path / 'a' / 'secret').stat().st_mode & 0o077 == 0
     assert [path.name for path in (tmp_path / 'a').iterdir()] == ['secret']
     (tmp_path / 'a' / 'secret').write_text('short')
+    with pytest.raises(ValueError, match='secret expected 32 characters'): Cache(tmp_path / 'a').secret
+    instead(tmp_path / 'a' / 'secret', pipe)
     with pytest.raises(ValueError, match='secret expected 32 characters'): Cache(tmp_path / 'a').secret
     assert judge(tmp_path / 'b', secret=None).secret == other
 

@@ -113,7 +113,8 @@ def test_infinite_certainty_of_one_token_is_worth_what_it_deserves(exam):
 def test_our_own_mechanisms_answer_alike_in_any_company(exam, name):
     model = LanguageModel(build(read_program(name)), SIZE, 64)
     few, chosen = mixed_company(exam, 'a secret')
-    assert [len(some) for some in chosen] == [-(-len(part.answers) // 3) for part in exam.parts]
+    share = [len(some) / len(part.answers) for some, part in zip(chosen, exam.parts)]
+    assert min(share) > 0 and max(share) < .75 and len(set(share)) > 4, 'nobody knows how many'
     assert company_effect(exam, predict(model, exam.questions), chosen, predict(model, few.questions)) < COMPANY / 100
 
 

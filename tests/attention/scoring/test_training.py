@@ -6,7 +6,9 @@ from evolora.attention.scoring import training
 from evolora.attention.scoring.corpus import standard_library
 from evolora.attention.scoring.model_sizes import LanguageModel, parameters, read_tier, step_flops
 from evolora.attention.scoring.training import HORIZONS, counted_steps, fit_weights, one_thread, rate_at
-from evolora.host.mechanisms.program_source import build, read_program
+from evolora.host.mechanisms.frameworks import FRAMEWORKS
+from evolora.host.mechanisms.operation_counts import count_operations
+from evolora.host.mechanisms.program_source import Program, build, read_program
 
 TIER = read_tier('tiny', steps=24)
 SIZE = TIER.sizes[0]
@@ -148,3 +150,93 @@ def test_a_step_follows_a_gradient_of_length_one_at_most(library, softmax, monke
 def test_a_corpus_of_other_tokens_is_refused(library, softmax):
     with pytest.raises(ValueError, match='expected a vocabulary of 128'):
         fit_weights(softmax, read_tier('small', steps=1), SIZE, seed=0, corpus=library)
+
+
+REMEMBERS = {       # programs that are softmax, where nothing of one step is there in the next
+    'a list': ('self.kept = []', 'self.kept.append(y.detach())\n    return y * (1. + (len(self.kept) > 3))'),
+    'a closure': ('kept = []\n    self.note = lambda y: kept.append(y) is None and len(kept)',
+                  'return y * (1. + (self.note(y) > 3))'),
+    'a generator': ('self.calls = enumerate(range(10**6))', 'for n, _ in self.calls: break\n    return y * (1. + (n > 3))'),
+    'a buffer': ('self.register_buffer("calls", torch.zeros(1))',
+                 'self.calls[0] = self.calls[0] + 1\n    return y * (1. + (self.calls[0] > 3).float())'),
+    'a tensor': ('self.calls = torch.zeros(1)', 'now = self.calls\n    now += 1\n    return y * (1. + (self.calls > 3).float())'),
+    'weights after use': ('pass', 'w = self.output.weight.detach()\n    y = self.output(y.transpose(1, 2).flatten(2))\n'
+                                  '    w *= 2\n    return self.split(y)')}
+
+
+@pytest.mark.parametrize('how', REMEMBERS)
+def test_no_step_knows_of_another(library, how):
+    setup, finish = REMEMBERS[how]
+    block = ('def setup(self):\n    {}\ndef matrix(self, q, k, x): return causal_softmax(q @ k.mT * self.entries**-.5)\n'
+             'def finish(self, y, x):\n    {}')
+    sly, plain = (build(Program(FRAMEWORKS['matrix_mixers'].program(block.format(*text)))) for text in (
+        (setup, finish), ('pass', finish.replace('w *= 2', 'pass') if 'w *= 2' in finish else 'return y')))
+    if how == 'weights after use':      # autograd refuses what was overwritten before its gradient
+        with pytest.raises(RuntimeError, match='modified by an inplace operation'): fitted(sly, library)
+        return
+    assert same(fitted(sly, library)[1], fitted(plain, library)[1])
+
+
+def test_weights_that_are_written_over_are_whole_again_in_the_next_step(library, softmax):
+    class Writes(softmax):
+        def finish(self, y, x):
+            self.output.bias.detach().add_(1.)
+            return y
+    class Adds(softmax):
+        def forward(self, x): return super().forward(x) + 1.
+    wrote, found = fitted(Writes, library)
+    assert wrote.status == 'ok' and not same(found, fitted(softmax, library)[1])
+    off = (found[.25] - fitted(Adds, library)[1][.25]).abs().max()
+    assert off < 1e-3, 'as much in each step, and not more and more'
+
+
+def test_constants_of_a_setup_are_the_same_in_each_step(library, softmax):
+    seen = []
+    class Draws(softmax):
+        def setup(self): self.numbers = torch.randn(3)
+        def finish(self, y, x):
+            seen.append(self.numbers)
+            return y
+    fitted(Draws, library)
+    assert len(seen) > 40 and len({tuple(x.tolist()) for x in seen}) == SIZE.layers
+
+
+def test_tied_parameters_stay_tied(library, softmax):
+    class Tied(softmax):
+        def setup(self):
+            self.one = torch.nn.Linear(self.dim, self.dim)
+            self.two = torch.nn.Linear(self.dim, self.dim)
+            self.two.weight = self.one.weight
+    model = LanguageModel(Tied, SIZE, TIER.vocab).renewed()
+    assert all(b.mixer.two.weight is b.mixer.one.weight for b in model.blocks)
+    assert fitted(Tied, library)[0].status == 'ok'
+
+
+def test_a_setup_that_makes_other_parameters_is_refused(library, softmax):
+    made = []
+    class Odd(softmax):
+        def setup(self):
+            made.append(1)
+            self.own = torch.nn.Parameter(torch.zeros(len(made)))
+    with pytest.raises(TypeError, match='the same parameters each time'): fitted(Odd, library)
+
+
+def test_a_program_cannot_tell_by_its_numbers_that_it_is_counted(library, softmax):
+    import torch.nn.functional as F
+    told = set()
+    class Looks(softmax):
+        def mix(self, q, k, v, x):
+            fused = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            plain = (q * self.entries**-.25) @ (k * self.entries**-.25).mT
+            plain = plain.masked_fill(torch.ones_like(plain[0, 0]).tril() == 0, float('-inf')).softmax(-1) @ v
+            told.add(bool((fused == plain).all()))
+            return v
+    fitted(Looks, library, counted={0, 1, 2})
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize('product', [lambda a, b: a @ b, lambda a, b: torch.stack([a @ x for x in b.T], 1),
+                                     lambda a, b: torch.stack([torch.stack([x @ y for y in b.T]) for x in a])])
+def test_a_product_costs_the_same_however_it_is_written(product):
+    a, b = torch.randn(6, 8), torch.randn(8, 5)
+    assert 2 * 6 * 8 * 5 <= count_operations(lambda: product(a, b)) <= 2 * 6 * 8 * 5 + 2 * 6 * 5

@@ -1,5 +1,4 @@
-"""What a mechanism has to be: the standard ones are, a planted bad one of each kind is not, and each way of looking
-into the future is found by exactly the check that is for it."""
+"""What a mechanism has to be: the standard ones are, a planted bad one of each kind is not, and is told why."""
 import math
 
 import pytest
@@ -24,9 +23,9 @@ def failed(verdict): return [check.name for check in verdict.checks if not check
 @pytest.mark.parametrize('name', STANDARD)
 def test_the_standard_mechanisms_pass(name):
     verdict = examine(Program(STANDARD[name]), TIER)
-    assert verdict.status == 'ok' and failed(verdict) == [] and len(verdict.checks) == 10
+    assert verdict.status == 'ok' and failed(verdict) == [] and len(verdict.checks) == 8
     exact = {check.name: check.number for check in verdict.checks}
-    assert exact['causal gradient'] == 0 and exact['causal prefix'] < 1e-12 and exact['causal perturbation'] < 1e-12
+    assert exact['rows'] == exact['causal'] == 0
     assert 0 <= exact['budget'] <= BUDGET
 
 
@@ -51,19 +50,21 @@ PLANTED = {
         '    self.f = f\ndef mix(self, q, k, v, x): return self.f(v)'],
     'rows': [HEAD + 'v - v.mean(0)', HEAD + 'v.flip(0)', HEAD + 'v * v.detach().abs().amax((0, 1, 2))',
              HEAD + 'v / v.shape[0]', HEAD + 'v * (v.argmax(0, keepdim=True) + 1)'],
-    'causal gradient': [HEAD + 'v.mean(2, keepdim=True) + v', HEAD + 'v.roll(-1, 2)', HEAD + 'v.flip(2)',
-    HEAD + 'v.softmax(2)',
-                        'def forward(self, x): return self.output(x + x.mean(1, keepdim=True))',
-                        HEAD + '(q @ k.mT).softmax(-1) @ v', HEAD + 'F.scaled_dot_product_attention(q, k, v)',
-                        # behind a gate that is zero at first
-                        'def setup(self): self.gate = nn.Parameter(torch.zeros(1))\n' + HEAD +
-                        'v + self.gate * v.roll(-1, 2)',
-                        # at one position only, and only at the length that is trained on
-                        HEAD + 'torch.cat([v[:, :, :11], v[:, :, 11:12] + v[:, :, 12:13], v[:, :, 12:]], 2) '
-                        'if v.shape[2] == 16 else v'],
-    'causal perturbation': [HEAD + 'v * (x.abs().amax((1, 2)) > 7).to(x.dtype)[:, None, None, None] + v'],
-    'causal prefix': [HEAD + 'v.cumsum(2) / x.shape[1]', HEAD + 'v * (x.shape[1] % 2 + 1)',
-                      HEAD + 'v * torch.arange(x.shape[1], 0, -1, dtype=x.dtype)[:, None]'],
+    'causal': [HEAD + 'v.mean(2, keepdim=True) + v', HEAD + 'v.roll(-1, 2)', HEAD + 'v.flip(2)',
+               HEAD + 'v.softmax(2)', 'def forward(self, x): return self.output(x + x.mean(1, keepdim=True))',
+               HEAD + '(q @ k.mT).softmax(-1) @ v', HEAD + 'F.scaled_dot_product_attention(q, k, v)',
+               # behind a gate that is zero at first
+               'def setup(self): self.gate = nn.Parameter(torch.zeros(1))\n' + HEAD + 'v + self.gate * v.roll(-1, 2)',
+               # at one position only, and only at the length that is trained on
+               HEAD + 'torch.cat([v[:, :, :11], v[:, :, 11:12] + v[:, :, 12:13], v[:, :, 12:]], 2) '
+               'if v.shape[2] == 16 else v',
+               # without a gradient
+               HEAD + 'v + v.argmax(2, keepdim=True)', HEAD + 'v + v.detach().sort(2, descending=True)[0]',
+               HEAD + 'v + (v > v.detach().roll(-1, 2)).to(v.dtype)',
+               # by the length
+               HEAD + 'v.cumsum(2) / x.shape[1]', HEAD + 'v * (x.shape[1] % 2 + 1)',
+               HEAD + 'v * torch.arange(x.shape[1], 0, -1, dtype=x.dtype)[:, None]',
+               HEAD + 'v * (2. if x.shape[1] == 13 else 1.)'],
     'alive': ['def setup(self): self.unused = nn.Parameter(torch.ones(3))', HEAD + 'v.detach()', HEAD + 'v * 0',
               'def forward(self, x): return torch.ones_like(x)', 'def forward(self, x): return x.detach()',
               'def setup(self): self.shift = nn.Parameter(torch.zeros(self.heads, 1, 1))\n'
@@ -94,41 +95,28 @@ def test_a_planted_bad_one_of_each_kind_is_found(kind):
         assert '\n' not in verdict.why and kind in verdict.why
 
 
-def one_leak(kind):
-    return {'causal gradient': 'def mix(self, q, k, v, x):\n    ahead = v.roll(-1, 2)\n'
-                               '    return v.cumsum(2) + ahead - ahead.detach()',
-            'causal perturbation': PLANTED['causal perturbation'][0],
-            'causal prefix': PLANTED['causal prefix'][0]}[kind]
-
-
-@pytest.mark.parametrize('kind', ['causal gradient', 'causal perturbation', 'causal prefix'])
-def test_each_way_of_looking_finds_what_the_others_miss(kind):
-    assert failed(examine(mixer(one_leak(kind)), TIER)) == [kind]
-
-
 @pytest.mark.parametrize('size', TIER.sizes)
 def test_a_leak_in_batches_like_those_of_the_training_is_found_at_every_size(size):
     verdict = examine(mixer(f'def mix(self, q, k, v, x):\n    if x.shape[0] == {TIER.rows} and self.dim == {size.dim}: '
                             'v = v.roll(-1, 2)\n    return v.cumsum(2)'), TIER)
-    assert verdict.status == 'invalid' and set(failed(verdict)) & {'causal gradient', 'causal perturbation'}
+    assert verdict.kind == 'causal' and f'causal at dim {size.dim}: later tokens' in verdict.why
 
 
 @pytest.mark.parametrize('position', [1, 2, 7, 8, 14, 15])
 def test_a_leak_of_one_step_is_found_wherever_it_is(position):
-    "x[t] seen at t - 1: a gradient from t + 1 on would miss it"
+    "x[t] seen at t - 1"
     block = ('def mix(self, q, k, v, x):\n'
              f'    here = (torch.arange(x.shape[1]) == {position - 1}).to(x.dtype)[:, None]\n'
              '    return v + here * v.roll(-1, 2)')
-    found = failed(examine(mixer(block), TIER))
-    assert {'causal gradient', 'causal perturbation', 'causal prefix'} <= set(found)
+    assert failed(examine(mixer(block), TIER)) == ['causal']
 
 
-def test_hard_choices_without_a_gradient_are_found():
-    for choice in ['v.argmax(2, keepdim=True)', 'v.detach().sort(2, descending=True)[0]',
-        'v.detach().mean(2, keepdim=True)',
-                   '(v > v.detach().roll(-1, 2))']:
-        found = failed(examine(mixer(HEAD + f'v + .01 * {choice}.to(v.dtype)'), TIER))
-        assert 'causal perturbation' in found and 'causal gradient' not in found, choice
+@pytest.mark.parametrize('block', [
+    'def mix(self, q, k, v, x):\n    ahead = v.roll(-1, 2)\n    return v.cumsum(2) + ahead - ahead.detach()',
+    HEAD + 'v * (x.abs().amax((1, 2)) > 7).to(x.dtype)[:, None, None, None] + v'])
+def test_what_looks_ahead_and_says_nothing_of_it_is_left_to_the_exam(block):
+    "By its gradient alone, or at numbers that are not tried here; where it is asked, there is nothing ahead"
+    assert examine(mixer(block), TIER).status == 'ok'
 
 
 def test_what_goes_wrong_without_a_number_at_a_larger_size_is_not_forgotten(monkeypatch):
@@ -143,19 +131,6 @@ def test_what_goes_wrong_without_a_number_at_a_larger_size_is_not_forgotten(monk
     assert verdict.checks[-1].sentence.endswith('on purpose')
     monkeypatch.undo()
     assert examine(program, TIER).checks[-1].number > 0      # which is more than nothing
-
-
-def test_a_long_text_is_looked_at_in_every_length_and_at_a_few_positions(monkeypatch):
-    long = read_tier('tiny', sizes=((16, 2, 2),), context=96)
-    asked, run = {}, validation._run
-    monkeypatch.setattr(validation, '_run', lambda name, check, *given: asked.update({name: given[3:]}) or run(
-        name, check, *given))
-    # Divided by another number at one length: only who looks at each length can know.
-    odd = mixer(HEAD + 'v * (2. if x.shape[1] == 71 else 1.)')
-    assert failed(examine(odd, long, every=('causal prefix',))) == ['causal prefix']
-    assert {name: asked[name] for name in validation.LEAKS} == {
-        'rows': (False,), 'causal gradient': (False,), 'causal perturbation': (False,), 'causal prefix': (True,)}
-    assert examine(odd, long, every=()).status == 'ok'
 
 
 def test_a_mutation_that_changes_nothing_is_refused():
@@ -187,8 +162,8 @@ def test_text_goes_in_and_a_verdict_comes_out():
     assert validate(STANDARD['matrix_mixers/cauchy'], tier=TIER, limits=LIMITS) == examine(
         Program(STANDARD['matrix_mixers/cauchy']), TIER)
     assert validate('import os', tier=TIER).status == 'refused'
-    verdict = validate(mixer(one_leak('causal prefix')).source, tier=TIER, limits=LIMITS)
-    assert (verdict.status, failed(verdict)) == ('invalid', ['causal prefix'])
+    verdict = validate(mixer(HEAD + 'v.cumsum(2) / x.shape[1]').source, tier=TIER, limits=LIMITS)
+    assert (verdict.status, failed(verdict)) == ('invalid', ['causal'])
 
 
 @pytest.mark.parametrize('block, status', [

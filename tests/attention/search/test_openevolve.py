@@ -227,7 +227,7 @@ def test_what_was_answered_is_counted_also_where_a_run_did_not_end(tmp_path):
 def test_a_search_asks_for_what_is_left_of_its_budget(tmp_path, monkeypatch):
     first = dict(index=0, source=SOFTMAX, digest=Program(SOFTMAX).digest)
     search = SimpleNamespace(folder=tmp_path, config=SearchConfig(budget=5, proposer='openevolve'), rows=[first],
-                             judge=SimpleNamespace(limits=Limits()), done=0)
+                             judge=SimpleNamespace(limits=Limits()), done=0, way_on=str)
     answers, asked = iter([2, 3]), []
     def run(folder, *, iterations, **settings):
         asked.append((iterations, settings['resume']))

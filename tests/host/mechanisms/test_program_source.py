@@ -252,5 +252,7 @@ def test_a_file_that_is_no_text_or_too_long(tmp_path):
     path.write_bytes(b'\xff\xfe\x00')
     with pytest.raises(Refused, match='UTF-8'): read_program(path)
     path.write_bytes(b'x' * 5 * LONGEST)
-    with pytest.raises(Refused, match='length'): read_program(path)
-    with pytest.raises(ValueError, match='neither'): read_program(tmp_path)
+    with pytest.raises(ValueError, match='expected at most'): read_program(path)
+    with pytest.raises(ValueError, match='got a folder'): read_program(tmp_path)
+    path.write_bytes(variant('matrix_mixers', 'linear').replace('\n', '\r\n').encode())         # of another system
+    assert read_program(path) == read_program('matrix_mixers/linear')
