@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['questions', 'hashes_of_cell', 'packed', 'unpacked', 'interim_accuracy', 'Curve', 'answers_for', 'make_cell']
 
-# %% ../../nbs/13_experiments/13_study_cell.ipynb #1dbe54c5
+# %% ../../nbs/13_experiments/13_study_cell.ipynb #4bdeb05e
 import json
 import math
 import shutil
@@ -32,7 +32,7 @@ from ..tasks.task_sets import draw_tasks, task_hashes
 from ..utils.files import parse_json, read_json, write_whole
 from ..utils.randomness import seed_of
 
-# %% ../../nbs/13_experiments/13_study_cell.ipynb #cbf74e49
+# %% ../../nbs/13_experiments/13_study_cell.ipynb #62dab6c2
 def questions(plan: Plan) -> dict[str, list[Task]]:
     "What every cell is asked, by kind: of the cells trained on, one depth deeper, and of families never trained on"
     m, seed = plan.measured, seed_of(0, purpose=f'study {plan.name}')
@@ -42,7 +42,7 @@ def questions(plan: Plan) -> dict[str, list[Task]]:
                         'ood_family': draw(max(1, m.ood // 2), seed=seed, kind='ood_family')}
     return found
 
-# %% ../../nbs/13_experiments/13_study_cell.ipynb #3c3b345f
+# %% ../../nbs/13_experiments/13_study_cell.ipynb #9aa51157
 def hashes_of_cell(plan: Plan, cell: Cell, host: Host) -> dict[str, str]:
     "Fingerprints of all that decides a cell, but its seed, in words: what may not differ between cells of a study"
     own = plan.variant(cell.condition)
@@ -51,7 +51,7 @@ def hashes_of_cell(plan: Plan, cell: Cell, host: Host) -> dict[str, str]:
                             'questions': config_hash({'name': plan.name, **plan.measured.model_dump(mode='json')}),
                             'condition': config_hash(own.condition().settings() | how)}
 
-# %% ../../nbs/13_experiments/13_study_cell.ipynb #8fdcc092
+# %% ../../nbs/13_experiments/13_study_cell.ipynb #2f357f5a
 def packed(right: Sequence[bool]) -> str:
     "Right or wrong, a bit a question, as hexadecimal digits"
     return np.packbits(np.asarray(right, bool)).tobytes().hex()
@@ -71,7 +71,7 @@ def _written(evaluation: Evaluation) -> dict:
             'bits': packed(evaluation.answers.success), 'parsed': float(evaluation.parse_rate),
             'gflops': float(evaluation.answers.gflops.mean()), 'energy': _finite(evaluation.energy_per_correct())}
 
-# %% ../../nbs/13_experiments/13_study_cell.ipynb #150e3184
+# %% ../../nbs/13_experiments/13_study_cell.ipynb #c900bb7c
 def interim_accuracy(trained: Trained, tasks: Sequence[Task]) -> float:
     "Accuracy on selection tasks; of a population when the router of one half is used on the other"
     if trained.population is None or len(trained.population) == 1:
@@ -108,7 +108,7 @@ class Curve:
         if passed: self.look(trained)
         self.marks = self.marks[len(passed):]
 
-# %% ../../nbs/13_experiments/13_study_cell.ipynb #b0906c88
+# %% ../../nbs/13_experiments/13_study_cell.ipynb #97c2bbde
 @lru_cache(maxsize=2)
 def _host(name: str) -> Host: return load_host(name, threads=1)
 
@@ -169,7 +169,8 @@ def make_cell(plan: Plan, cell: Cell, known: dict[str, dict], # the cells that i
                     **how, **({'on_update': curve} if curve else {}))
     if curve and trained.population is not None: curve.look(trained)
     sets = questions(plan)
-    found = dict(format=1, study=plan.name, **cell._asdict() | {'budget': budget}, hashes=hashes,
+    found = dict(format=1, study=plan.name, condition=cell.condition, seed=cell.seed, host=cell.host,
+                 asked=cell.budget, budget=budget, match=kind.match, hashes=hashes,
                  spent={k: x for k, x in asdict(trained.spent).items() if k != 'seconds'}, gflops=trained.spent.gflops,
                  examples=examples, organelles=0 if trained.population is None else len(trained.population), ways={})
     for name, tasks in sets.items():
