@@ -10,6 +10,7 @@ __all__ = ['CONDITIONS', 'CHOOSING', 'condition_named', 'Life', 'cost_of', 'Trai
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -20,10 +21,12 @@ import pandas as pd
 from fastcore.basics import patch
 from pydantic import ValidationError
 
+from ..assimilation.gates import EVENTS, GATES
+from ..ecology.checkpoint_files import checkpoints, prune, read_checkpoint, write_checkpoint
 from ..ecology.diagnosis import EarlyStopping
 from ..ecology.ecology import Ecology
 from ..ecology.record import hashes_of
-from ..ecology.run_folder import differences
+from ..ecology.run_folder import config_hash, differences
 from ..ecology.sessions import colony
 from ..evaluation.evaluation import (Evaluation, answer, cells_of, checked_cells, compare, answer_all, holdout,
                                            oracle, samples, selection, vote)
@@ -89,6 +92,7 @@ class Life:
         self.condition, self.host, self.spent, self.each = condition, host, Spent(), {}
         self.ecology = Ecology(host, condition.config(), seed=seed)
         self.updates, self.watch = 0, EarlyStopping(self.ecology, 0)
+        self.decisions, self.tokens = Counter(), Counter()      # what ended turns; evidence tokens, by reason
 
     @property
     def population(self) -> Population: return self.ecology.population
@@ -106,11 +110,50 @@ class Life:
         self.spent.answered(row['gate_tokens'], row['gate_answers'], row['gate_right'])
         self.spent.seconds += time.perf_counter() - start
         self.updates += 1
+        self.decisions.update({k: n for k, n in row['gates'].items() if k in {*GATES, *EVENTS, 'ready'}})
+        for token in record.tokens: self.tokens[token['reason']] += token['tokens']
         self.watch.observe(record)
         if not len(self.population):
             raise ValueError(f"{self.condition.name}: expected organelles that are alive, got none after generation "
                              f"{record.row['generation']}; {self.watch.found.line}")
         self.each = self.spent.since(Spent(**before), 1, self.each)
+
+# %% ../../nbs/13_experiments/03_baselines.ipynb #e6e97994
+@patch
+def identity(self: Life) -> dict:
+    "What a checkpoint must share with the life that goes on from it"
+    return dict(condition=config_hash(self.condition.settings()), seed=self.ecology.seed, **hashes_of(self.host))
+
+@patch
+def save(self: Life, folder: str | Path) -> None:
+    "Write a checkpoint of this moment into a folder; the last two are kept"
+    folder, now = Path(folder), f'{self.updates:06}'
+    folder.mkdir(parents=True, exist_ok=True)
+    if now in {c.name for c in checkpoints(folder)}: return
+    bill = dict(identity=self.identity(), spent=asdict(self.spent), each=self.each, decisions=dict(self.decisions),
+                tokens=dict(self.tokens))
+    write_whole(folder / f'bill-{now}.json', json.dumps(bill, allow_nan=False) + '\n')
+    write_checkpoint(folder, self.ecology)
+    prune(folder)
+    kept = {f'bill-{c.name}.json' for c in checkpoints(folder)}
+    for old in folder.glob('bill-*.json'):
+        if old.name not in kept: old.unlink()
+
+@patch
+def load(self: Life, folder: str | Path) -> None:
+    "Go on from the latest checkpoint; ValueError for a damaged one, or one of another life"
+    latest = checkpoints(folder)[-1]
+    bill = read_json(path := Path(folder) / f'bill-{latest.name}.json')
+    if wrong := differences(bill.get('identity') or {'identity': None}, self.identity()):
+        raise ValueError(f"{path} expected a life of these settings, got another: {'; '.join(wrong)}")
+    read_checkpoint(latest, self.ecology)
+    self.updates = self.ecology.generation
+    self.spent, self.each = Spent(**bill['spent']), bill['each']
+    self.decisions, self.tokens = Counter(bill['decisions']), Counter(bill['tokens'])
+
+def _begun(learner: Trainer | Life, folder: str | Path) -> bool:
+    "Whether a folder has a checkpoint to go on from"
+    return bool(checkpoints(folder)) if isinstance(learner, Life) else (Path(folder) / 'checkpoint.safetensors').exists()
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #b27f054a
 CHOOSING = .05                                         # share of a budget for choosing among several
@@ -150,6 +193,7 @@ class Trained:
     spent: Spent = field(default_factory=Spent)
     routers: dict[str, Router] = field(default_factory=dict)    # by family and by cell, where there are several
     cells: tuple[Cell, ...] | None = None                       # that it was trained on; None is unknown
+    learner: 'Trainer | Life | None' = field(default=None, repr=False)      # what trained it, where it was trained here
 
     @property
     def best(self) -> str | None:
@@ -167,28 +211,37 @@ class Trained:
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #813fb742
 def train(host: Host, condition: Condition | str, *,
-          budget: float, # GFLOPs, or what `match` says
+          budget: float | None = None, # GFLOPs, or what `match` says
+          generations: int | None = None, # of a life, in place of a budget; choosing is its usual share on top
           match: str = 'flops', # or answers, tokens, seconds
           seed: int = 0, cells: Sequence[Cell] = ID_CELLS, # for trainers; an ecology has its own
           examples: int | None = None, # gold answers, again and again; None draws fresh ones
-          folder: str | Path | None = None, # of a checkpoint, for trainers: gone on from, and written
+          folder: str | Path | None = None, # of a checkpoint: gone on from, and written
           every: int = 10, # updates between checkpoints
           on_update: Callable[[Trained], None] = lambda trained: None,
          ) -> Trained:
     "Train a condition until its budget is used up, choosing included"
     c = condition_named(condition) if isinstance(condition, str) else condition
     if match not in MATCHES: raise ValueError(f"match expected one of {', '.join(MATCHES)}, got {match!r}")
-    if not (budget > 0 and math.isfinite(budget)): raise ValueError(f"budget expected above 0, got {budget}")
+    if (budget is None) == (generations is None):
+        raise ValueError(f"expected a budget or generations, got {budget} and {generations}; name one of them")
+    if budget is not None and not (budget > 0 and math.isfinite(budget)):
+        raise ValueError(f"budget expected above 0, got {budget}")
+    if generations is not None and (generations < 1 or c.source != 'life'):
+        raise ValueError(f"generations expected 1 or more of a condition that lives, got {generations} of {c.name!r}")
     if c.source == 'nothing': return Trained(host, c, seed)
-    if c.source == 'life' and (folder or examples or list(cells) != list(ID_CELLS)):
-        raise ValueError(f"{c.name} lives by its preset: expected no folder, examples or cells; leave them out")
+    if c.source == 'life' and (examples or list(cells) != list(ID_CELLS)):
+        raise ValueError(f"{c.name} lives by its preset: expected no examples or cells; leave them out")
     learner = Life(host, c, seed=seed) if c.source == 'life' else Trainer(host, c, seed=seed, cells=cells,
                                                                           examples=examples)
-    if folder and (Path(folder) / 'checkpoint.safetensors').exists(): learner.load(folder)
-    limit = budget * (1 - CHOOSING) if c.several else budget
+    if folder and _begun(learner, folder): learner.load(folder)
     if c.source == 'life': cells = map(Cell.parse, c.config().cells)
-    view = Trained(host, c, seed, learner.population, learner.spent, cells=tuple(cells))
-    while n := _fitting(learner, limit - learner.spent.used(match), budget, match):
+    view = Trained(host, c, seed, learner.population, learner.spent, cells=tuple(cells), learner=learner)
+    def left():
+        if generations: return int(learner.updates < generations)
+        limit = budget * (1 - CHOOSING) if c.several else budget
+        return _fitting(learner, limit - learner.spent.used(match), budget, match)
+    while n := left():
         try: learner.update(n)
         except ValueError:          # blown up: the last good state is back
             if folder: learner.save(folder)
@@ -197,7 +250,8 @@ def train(host: Host, condition: Condition | str, *,
         on_update(view)
         if folder and learner.updates % every == 0: learner.save(folder)
     if folder: learner.save(folder)
-    if c.several: choose_within(view, budget - learner.spent.used(match), match)
+    used = learner.spent.used(match)
+    if c.several: choose_within(view, budget - used if budget else used * CHOOSING / (1 - CHOOSING), match)
     return view
 
 def choose_within(trained: Trained, left: float, match: str) -> None:

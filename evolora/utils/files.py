@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['sync', 'write_whole', 'append', 'truncate', 'check_new_folder', 'new_folder', 'sweep', 'digest', 'about',
-           'parse_json', 'checked_file', 'read_file', 'first_bytes', 'read_json', 'taken', 'owner', 'locked']
+           'parse_json', 'checked_file', 'read_file', 'first_bytes', 'read_json', 'read_yaml', 'taken', 'owner',
+           'locked']
 
 # %% ../../nbs/01_utils/02_files.ipynb #93d7e8a1
 import hashlib
@@ -15,10 +16,13 @@ import re
 import shutil
 import socket
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from reprlib import repr as short
 
+import yaml
 from filelock import FileLock, Timeout
 
 # %% ../../nbs/01_utils/02_files.ipynb #ab61df73
@@ -191,6 +195,36 @@ def read_json(path: str | Path, most: int = 1 << 26) -> dict:
     if not isinstance(found, dict):
         raise ValueError(f"{path} expected a JSON object, got {type(found).__name__}; get it again")
     return found
+
+# %% ../../nbs/01_utils/02_files.ipynb #c3c4622d
+class _Loader(yaml.SafeLoader):
+    "YAML without what 1.2 took out, merges, and without keys that stand twice and numbers that nothing can hold"
+    def construct_yaml_int(self, node):
+        if abs(found := super().construct_yaml_int(node)) < 1 << 63: return found
+        raise yaml.constructor.ConstructorError(problem='a whole number of more than 63 bits')
+
+    def construct_mapping(self, node, deep=False):
+        keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        if any(key.tag == 'tag:yaml.org,2002:merge' for key in keys):     # each level may double what stands there
+            raise yaml.constructor.ConstructorError(problem='<< is not read; write out what it stands for')
+        found = super().construct_mapping(node, deep)
+        if len(found) == len(keys): return found
+        twice = Counter(str(key.value) for key in keys).most_common(1)[0][0]
+        raise yaml.constructor.ConstructorError(problem=f'the key {twice[:60]!r} stands in it twice')
+
+_Loader.add_constructor('tag:yaml.org,2002:int', _Loader.construct_yaml_int)
+
+def read_yaml(path: str | Path, most: int = 1 << 20, advice: str = 'mend the file') -> dict:
+    "The keys and values of a YAML file; OSError where none can be read, ValueError where it holds something else"
+    text = read_file(path, most).decode()
+    try: values = yaml.load(text, _Loader) or {}
+    # Of an explicit tag that does not fit, like !!int "", PyYAML hands on whatever Python says.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError) as e:
+        problem = ' '.join(str(getattr(e, 'problem', None) or e).split())[:100]
+        raise ValueError(f"{path}: expected YAML, got something else ({problem}); mend the file") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected keys and values, got {short(values)[:60]}; {advice}")
+    return values
 
 # %% ../../nbs/01_utils/02_files.ipynb #a51a1319
 _LOCK, _OWNER = '.lock', '.owner.json'
