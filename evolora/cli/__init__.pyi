@@ -5,4 +5,5 @@ from . import bench as bench
 from . import calibrate as calibrate
 from . import doctor as doctor
 from . import hosts as hosts
+from . import study as study
 from . import watch as watch

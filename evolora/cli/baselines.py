@@ -60,7 +60,7 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
                                        'out of it.')] = 512,
             json: Annotated[bool, typer.Option('--json', help='One JSON object instead of a table.')] = False):
     "Measure runs and adapters beside the bare host, on questions that nothing was tuned on."
-    from evolora.experiments.baselines import at_holdout
+    from evolora.experiments.reopened import at_holdout
     from evolora.analysis.run_comparison import what_differs
     from evolora.ecology.run_folder import Run
     with progress() as bar: table = at_holdout(runs, n=n, on_way=bar.steps('answering', len(runs) + 1))

@@ -24,18 +24,18 @@ def shard_of(text: str) -> tuple[int, int]:
     return int(own), int(all_)
 
 # %% ../../nbs/15_cli/08_study.ipynb #a6ba907c
-EPILOG = ('A file says conditions, seeds, host, budget and comparisons; `nbs/experiments/learning.yaml` is one. Ctrl-C '
-           'keeps what is done, and the same command goes on. Jobs of an array share a folder: '
-           '`evolora study FILE --shard 3/8`, and at the end once `evolora study FILE --collect`. With Ray, the members '
-           'of a cluster trust each other.')
+EPILOG = ('A file says question, conditions, seeds, host, budget and comparisons. Ctrl-C keeps what is done, and the same '
+          'command goes on. Jobs of an array share a folder: `evolora study FILE --shard 3/8`, and at the end once '
+          '`evolora study FILE --collect`. With Ray, the members of a cluster trust each other.')
 
 def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML file of a study.')],
           out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                    'runs/study-NAME.')] = None,
           jobs: Annotated[int, typer.Option(min=1, max=1024, help='Processes here, one thread each.')] = 1,
-          shard: Annotated[str, typer.Option(help='Only this part of the cells, like 3/8: for arrays of jobs.')] = '1/1',
-          ray: Annotated[str | None, typer.Option(help='The address of a Ray cluster, or `local`; default: RAY_ADDRESS, '
-                                                  'where it is set.')] = None,
+          shard: Annotated[str, typer.Option(help='Only this part of the cells, like 3/8: for arrays of '
+                                             'jobs.')] = '1/1',
+          ray: Annotated[str | None, typer.Option(help='The address of a Ray cluster, or `local`; default: '
+                                                  'RAY_ADDRESS, where it is set.')] = None,
           cpus: Annotated[float, typer.Option(min=.01, max=1024, help='Cores that a cell takes there.')] = 1.,
           gpus: Annotated[float, typer.Option(min=0, max=1024, help='GPUs that a cell takes there; .25: four share '
                                               'one.')] = 0.,
@@ -51,7 +51,8 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
         raise ValueError("expected --collect alone, got it with --shard, --ray or --dry-run; leave these out")
     if dry_run: return _announced(one, part)
     if collect:
-        if not exists(one.folder): raise ValueError(f"expected the folder of a study, got {one.folder}, which is not there")
+        if not exists(one.folder):
+            raise ValueError(f"expected the folder of a study, got {one.folder}, which is not there; make cells first")
         one.prepare()
         one.gather()
     else:
@@ -66,8 +67,8 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
             raise typer.Exit(1) from None
     cells = one.cells()
     if (missing := len(grid(one.plan)) - len(cells)) and not collect:
-        return log(f'{len(share_of(one.plan, *part))} cells of this part are made, {missing} of other parts are not there '
-                   f'yet; at the end: evolora study {file} --collect' + (f' --out {out}' if out else ''))
+        return log(f'{len(share_of(one.plan, *part))} cells of this part are made, {missing} of other parts are not '
+                   f'there yet; at the end: evolora study {file} --collect' + (f' --out {out}' if out else ''))
     for title, table in for_people(one.plan, cells).items(): show(table, title)
     print(f'report: {report(one)}')
 

@@ -22,7 +22,7 @@ from .lifecycle import (
 )
 from .config import (
     EcologyConfig as EcologyConfig, PRESETS as PRESETS, RENAMED as RENAMED, changed_config as changed_config,
-    checked_config as checked_config, load_config as load_config,
+    checked_config as checked_config, load_config as load_config, validation_line as validation_line,
 )
 from .record import (
     Generation as Generation, hashes_of as hashes_of, row_text as row_text,

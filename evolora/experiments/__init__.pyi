@@ -7,5 +7,10 @@ from . import learning_summary as learning_summary
 from . import merge_ablation as merge_ablation
 from . import merge_audit as merge_audit
 from . import real as real
+from . import reopened as reopened
 from . import speed as speed
+from . import study as study
+from . import study_cell as study_cell
+from . import study_plan as study_plan
+from . import study_report as study_report
 from . import trainer as trainer

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CONDITIONS', 'CHOOSING', 'condition_named', 'Life', 'cost_of', 'Trained', 'train', 'choose_within', 'answer_bits',
-           'examples_worth', 'with_shots', 'reopen', 'evaluation_sets', 'at_holdout']
+           'examples_worth', 'with_shots', 'evaluation_sets']
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #b87b588d
 import json
@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from fastcore.basics import patch
-from pydantic import ValidationError
 
 from ..assimilation.gates import EVENTS, GATES
 from ..ecology.checkpoint_files import checkpoints, prune, read_checkpoint, write_checkpoint
@@ -27,21 +26,17 @@ from ..ecology.diagnosis import EarlyStopping
 from ..ecology.ecology import Ecology
 from ..ecology.record import hashes_of
 from ..ecology.run_folder import config_hash, differences
-from ..ecology.sessions import colony
-from ..evaluation.evaluation import (Evaluation, answer, cells_of, checked_cells, compare, answer_all, holdout,
-                                           oracle, samples, selection, vote)
-from ..evaluation.forgetting import forgotten
+from ..evaluation.evaluation import (Evaluation, answer, answer_all, holdout, oracle, samples, selection,
+                                           vote)
 from ..evaluation.routing import Router, fit_router
 from .trainer import MATCHES, Condition, Spent, Trainer
-from ..host.adapters import read_peft
-from ..host.model import Host, recorded_host
+from ..host.model import Host
 from ..organelles.population import Population
 from ..organelles.updates import PlasticityConfig
 from ..tasks.family import Task
-from ..tasks.forms import Form
-from ..tasks.families import ID_CELLS, OOD_CELLS, Cell, cell_hashes, family_named
+from ..tasks.families import ID_CELLS, Cell, cell_hashes, family_named
 from ..tasks.task_sets import draw_tasks, sample_tasks
-from ..utils.files import about, read_json, write_whole
+from ..utils.files import read_json, write_whole
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #ba2fda60
@@ -153,7 +148,8 @@ def load(self: Life, folder: str | Path) -> None:
 
 def _begun(learner: Trainer | Life, folder: str | Path) -> bool:
     "Whether a folder has a checkpoint to go on from"
-    return bool(checkpoints(folder)) if isinstance(learner, Life) else (Path(folder) / 'checkpoint.safetensors').exists()
+    if isinstance(learner, Life): return bool(checkpoints(folder))
+    return (Path(folder) / 'checkpoint.safetensors').exists()
 
 # %% ../../nbs/13_experiments/03_baselines.ipynb #b27f054a
 CHOOSING = .05                                         # share of a budget for choosing among several
@@ -328,7 +324,7 @@ def ways(self: Trained, tasks: Sequence[Task]) -> dict[str, Evaluation]:
     return {name: Evaluation(found, name) for name, found in
             (rows | {'vote': vote(all_ids), 'oracle': oracle(all_ids)}).items()}
 
-# %% ../../nbs/13_experiments/03_baselines.ipynb #8a3f730b
+# %% ../../nbs/13_experiments/03_baselines.ipynb #71c943e5
 @patch
 def export(self: Trained, folder: str | Path, **facts) -> Path:
     "Write the one organelle as `adapter/`, a peft folder, and a note about it as `trained.json`"
@@ -342,120 +338,8 @@ def export(self: Trained, folder: str | Path, **facts) -> Path:
                 **({} if self.host.form.plain else {'form': self.host.form.model_dump()})) | facts
     return write_whole(folder / 'trained.json', json.dumps(note, indent=1, allow_nan=False) + '\n')
 
-def _noted(note: dict, path: Path) -> tuple[tuple[Cell, ...] | None, Form]:
-    "The cells and the form that a note names, checked, since the note may come from a stranger"
-    cells, form = checked_cells(note['cells'], path) if 'cells' in note else None, note.get('form', {})
-    if not isinstance(form, dict): raise ValueError(f"{path}: expected the fields of a form, got {form!r:.60}; get the "
-                                                    "folder again")
-    try: form = Form.model_validate(form)
-    except ValidationError as e:
-        first = e.errors()[0]
-        where = ' '.join('.'.join(map(str, first['loc'])).split())
-        raise ValueError(f"{path}: form {where:.60}: {first['msg']}; get the folder again") from None
-    return cells, form
-
-def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
-           form: Form = Form()) -> Trained: # in which a peft folder is asked, which does not record one
-    "A finished run, or an adapter, ready to answer in its form; `hosts` are those already loaded, by name"
-    with about(folder): return _opened(Path(folder), {} if hosts is None else hosts, form)
-
-def _opened(folder: Path, hosts: dict[str, Host], form: Form) -> Trained:
-    cells = None
-    kind = Condition(name='reopened', what=str(folder))
-    if (folder / 'run.json').exists():
-        population, run = colony(folder, hosts)
-        return Trained(population.host, kind, 0, population, cells=cells_of(run))
-    if noted := (folder / 'trained.json').exists():
-        note, where = read_json(folder / 'trained.json'), folder / 'adapter'
-        name, hashes, (cells, form) = note.get('host'), note.get('hashes'), _noted(note, folder / 'trained.json')
-    else: where, name, hashes = folder, read_json(folder / 'adapter_config.json').get('base_model_name_or_path'), {}
-    if not isinstance(name, str) or not isinstance(hashes, dict):
-        raise ValueError(f"{folder} expected the name of its host and hashes, got neither; get the folder again")
-    host = hosts[name] if name in hosts else hosts.setdefault(name, recorded_host(name, threads=1))
-    host = host.in_form(form)
-    now = {'form': None} | hashes_of(host) | cell_hashes(cells or ())
-    if other := differences(hashes, {k: x for k, x in now.items() if k in hashes or (noted and k == 'form')}):
-        raise ValueError(f"expected {folder} to be of the host, the streams and the graders of now: "
-                         f"{'; '.join(other)}; results of different ones do not compare")
-    factors = read_peft(where, alpha=8.)
-    population = Population(host, capacity=1, max_rank=max(len(A) for A, _ in factors.values()), targets=tuple(factors))
-    population.import_peft(where)
-    return Trained(host, kind, 0, population, cells=cells)
-
-# %% ../../nbs/13_experiments/03_baselines.ipynb #c5314686
+# %% ../../nbs/13_experiments/03_baselines.ipynb #6e6c5ad6
 def evaluation_sets(n_id: int = 512, n_ood: int = 512) -> dict[str, list[Task]]:
     "The holdout: trained cells, the unseen depth, and unseen families"
     return {'id': holdout(n_id), 'ood_depth': holdout(-(-n_ood // 2), kind='ood_depth'),
             'ood_family': holdout(max(1, n_ood // 2), kind='ood_family')}
-
-def _asked_of(subjects: dict[str, Trained], runs: Iterable[str]) -> tuple[Cell, ...]:
-    "The cells that all of these are asked: those of the runs, of the default world, or of all adapters"
-    known = {name: s.cells for name, s in subjects.items() if s.cells}
-    played = {name: known[name] for name in runs}
-    if not played and all(set(cells) <= set(ID_CELLS) for cells in known.values()): return ID_CELLS
-    first, wanted = next(iter((played or known).items()))
-    for name, cells in known.items():
-        both = set(cells) & set(wanted)
-        unfair = set(wanted) == set(ID_CELLS) and set(cells) & set(OOD_CELLS)     # it has practised the second part
-        if both and not unfair and (set(cells) == set(wanted) or played and name not in played): continue
-        raise ValueError(f"expected {name} to be of the cells of {first}, {_listed(wanted)}, got {_listed(cells)}; "
-                         "look at each by itself")
-    return wanted
-
-def _listed(cells: Sequence[Cell]) -> str: return ', '.join(map(str, cells[:6])) + (', …' if len(cells) > 6 else '')
-
-def _reopened(folders: Iterable[str | Path], hosts: dict[str, Host]) -> dict[str, Trained]:
-    "All of them, in one form; those that record no form come last, and are asked as the others"
-    folders, found = [Path(f) for f in folders], {}
-    silent = lambda folder: not any((folder / name).exists() for name in ('run.json', 'trained.json'))
-    for folder in sorted(folders, key=silent):
-        first = next(iter(found), None)
-        one = reopen(folder, hosts, form=found[first].host.form if first else Form())
-        if first and one.host.form != found[first].host.form:
-            raise ValueError(f"expected {folder} to be asked in the form of {first}, {found[first].host.form}, got "
-                             f"{one.host.form}; look at each by itself")
-        found[str(folder)] = one
-    return {str(folder): found[str(folder)] for folder in folders}
-
-def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in distribution, and as many out of it
-               on_way: Callable[[], None] = lambda: None) -> pd.DataFrame:
-    """A line for the host and every way of every folder: accuracy with intervals, and the paired gain over the host.
-
-    `attrs` hold the questions, the cells, `families` (the same for each family in distribution) and, on a host that
-    reads more than tasks, `forgotten`: what the best of each folder changes elsewhere."""
-    hosts = {}
-    subjects = _reopened(folders, hosts)
-    if not subjects: raise ValueError("expected at least one folder of a run or an adapter, got none")
-    if len({h.weights_hash() for h in hosts.values()}) > 1:
-        raise ValueError(f"expected one host for all, got {', '.join(hosts)}; look at the folders of each by itself")
-    cells, lines, base = _asked_of(subjects, [s for s in subjects if Path(s, 'run.json').exists()]), [], {}
-    families, forgot = [], []
-    if set(cells) == set(ID_CELLS):
-        sets, cells = evaluation_sets(n, n), ID_CELLS
-        sets = {'ID': sets['id'], 'OOD': sets['ood_depth'] + sets['ood_family']}
-    else: sets = {'ID': holdout(n, cells=cells)}
-    host = next(iter(subjects.values())).host
-    for name, one in ({'host': Trained(host, Condition(name='host', what=''), 0)} | subjects).items():
-        if one.population is not None and len(one.population) > 1: one.choose(selection(n, cells=cells))
-        found = {part: one.ways(tasks) for part, tasks in sets.items()}
-        for way in found['ID']:
-            line = {'what': name, 'way': f'best: {one.best}' if way == 'best' else way}
-            for part, evaluation in ((part, ways[way]) for part, ways in found.items()):
-                seen = evaluation.interval()
-                gaps = compare(evaluation, base.setdefault(part, evaluation))
-                gap = gaps.loc['overall']
-                line |= {part: seen.estimate, f'{part} low': seen.low, f'{part} high': seen.high,
-                         f'{part} gain': gap.difference, f'{part} gain low': gap.low, f'{part} gain high': gap.high}
-                if part == 'ID' and one.population is not None:
-                    families += [{'what': name, 'way': line['way'], 'family': family, 'questions': int(gap.n),
-                                  'host': gap.b, 'accuracy': gap.a, 'gain': gap.difference, 'gain low': gap.low,
-                                  'gain high': gap.high} for family, gap in gaps.drop('overall').iterrows()]
-            lines.append(line)
-        if one.population is not None and host.id != 'embedded':    # which has never read but tasks
-            changed = forgotten(one.population, [one.best]).reset_index()
-            forgot += changed.assign(what=name).to_dict('records')
-        on_way()
-    table = pd.DataFrame(lines)
-    table.attrs |= {'questions': {part: len(tasks) for part, tasks in sets.items()}, 'cells': list(map(str, cells)),
-                    'families': families, 'forgotten': forgot}
-    return table

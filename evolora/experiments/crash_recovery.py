@@ -25,7 +25,7 @@ from ..ecology.checkpoint_files import checkpoints, prune
 from ..ecology.config import PRESETS, EcologyConfig, changed_config, load_config
 from ..ecology.run_folder import TABLES
 from ..ecology.sessions import Session, begin_session, resume_session
-from .baselines import reopen
+from .reopened import reopen
 from .speed import target
 from ..host.model import EMBEDDED, Host, load_host
 from ..organelles.population import Population

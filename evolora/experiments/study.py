@@ -54,8 +54,8 @@ class Study:
         path, mine = self.folder / _RECORD, self.plan.model_dump(mode='json')
         if not path.exists():
             if self.folder.exists() and any(not p.name.startswith('.') for p in self.folder.iterdir()):
-                raise ValueError(f"expected a new folder or one of this study, got {self.folder}, which holds something "
-                                 "else; name another with --out")
+                raise ValueError(f"expected a new folder or one of this study, got {self.folder}, which holds "
+                                 "something else; name another with --out")
             check_new_folder(self.folder)
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, json.dumps({'format': 1, 'plan': mine, 'fingerprint': self.plan.fingerprint,
@@ -65,8 +65,8 @@ class Study:
             if not isinstance(theirs, dict): raise ValueError('expected the plan of a study, got something else')
             if other := config_differences(_by_name(theirs), _by_name(mine)):
                 words = '; '.join(f'{k} was {str(a)[:60]} and is {str(b)[:60]}' for k, (a, b) in other.items())
-                raise ValueError(f"expected the study of this folder, got another: {words[:600]}; a plan is fixed before "
-                                 "its first cell, so name a new folder with --out")
+                raise ValueError(f"expected the study of this folder, got another: {words[:600]}; a plan is fixed "
+                                 "before its first cell, so name a new folder with --out")
         (self.folder / 'cells').mkdir(exist_ok=True)
 
     def cells(self) -> dict[Cell, dict]:
@@ -93,13 +93,15 @@ class Study:
         for cell, content in cells.items():
             if wrong := differences(content['hashes'], hashes_of_cell(self.plan, cell, _host(cell.host))):
                 raise ValueError(f"{self.folder}: cell {name_of(self.plan, cell)} was made under other circumstances: "
-                                 f"{'; '.join(wrong)}; name a new folder with --out, or go back to the code that made it")
+                                 f"{'; '.join(wrong)}; name a new folder with --out, or go back to the code that "
+                                 "made it")
 
     def open_holdout(self) -> None:
         "Note in the record that the holdout is looked at, once for a code version"
         record, now = self.record, {'code': code_version(), 'fingerprint': self.plan.fingerprint}
         if self.plan.measured.stream == 'holdout' and now not in record['openings']:
-            write_whole(self.folder / _RECORD, json.dumps(record | {'openings': [*record['openings'], now]}, indent=1) + '\n')
+            noted = record | {'openings': [*record['openings'], now]}
+            write_whole(self.folder / _RECORD, json.dumps(noted, indent=1) + '\n')
 
 # %% ../../nbs/13_experiments/14_study.ipynb #171fbdcd
 def work(plan: str, cell: Cell, known: dict[str, dict], folder: str | None) -> tuple[bytes, float]:
@@ -109,8 +111,8 @@ def work(plan: str, cell: Cell, known: dict[str, dict], folder: str | None) -> t
     except ValueError: raise
     except Exception as error:      # a condition may be made of parts of a user's own, which raise what they like
         at = traceback.extract_tb(error.__traceback__)[-1]
-        raise ValueError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]} ({Path(at.filename).name}, line "
-                         f"{at.lineno})") from None
+        said = ' '.join(str(error).split())[:200]
+        raise ValueError(f'{type(error).__name__}: {said} ({Path(at.filename).name}, line {at.lineno})') from None
     return json.dumps(made, allow_nan=False).encode() + b'\n', time.perf_counter() - start
 
 def _waves(plan: Plan, cells: Iterable[Cell]) -> list[list[Cell]]:

@@ -24,12 +24,12 @@ from ..evaluation.routing import fit_router
 from .baselines import Trained, cost_of, examples_worth, train
 from .learning_summary import as_rows
 from .merge_audit import audit
-from .study_plan import Cell, Plan, code_version, needed
+from .study_plan import Cell, Plan, code_version
 from ..host.model import Host, load_host
 from ..tasks.families import ID_CELLS
 from ..tasks.family import Task
 from ..tasks.task_sets import draw_tasks, task_hashes
-from ..utils.files import parse_json, read_json, write_whole
+from ..utils.files import read_json, write_whole
 from ..utils.randomness import seed_of
 
 # %% ../../nbs/13_experiments/13_study_cell.ipynb #62dab6c2

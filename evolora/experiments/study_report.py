@@ -7,7 +7,6 @@ __all__ = ['KINDS', 'places', 'accuracy', 'compared', 'families', 'curves', 'dra
 
 # %% ../../nbs/13_experiments/15_study_report.ipynb #6fb1f5f8
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +70,10 @@ def _compared(plan: Plan, results: Results | None, one: Comparison, rival: str) 
     if not seeds: return line | {'note': 'announced, not run'}
     seen = crossed(gap, results.labels(KINDS[one.on]))
     missing = len(plan.seeds) - len(seeds)
+    note = 'more seeds than the test takes' if len(seeds) > MAX_FLIPS else ''
+    if missing: note = f'{missing} of {len(plan.seeds)} seeds are missing'
     return line | {'seeds': len(seeds), 'difference': seen.estimate, 'low': seen.low, 'high': seen.high,
-                   'p': _p(gap.mean(1), one.test), 'note': f'{missing} of {len(plan.seeds)} seeds are missing' if missing
-                   else 'more seeds than the test takes' if len(seeds) > MAX_FLIPS else ''}
+                   'p': _p(gap.mean(1), one.test), 'note': note}
 
 def compared(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
     "A line an announced comparison and place: the difference, its interval, p-values as announced"
@@ -149,7 +149,8 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
             alt.Chart(pd.DataFrame({'zero': [0.]})).mark_rule(strokeDash=[4, 4], color='gray').encode(x='zero:Q'),
             base.mark_rule(strokeWidth=2, color=OKABE_ITO[1]).encode(x=alt.X('low:Q', title='difference (points)'),
                                                                      x2='high:Q'),
-            base.mark_point(filled=True, size=60, opacity=1, color=OKABE_ITO[1]).encode(x='difference:Q')).properties(
+            base.mark_point(filled=True, size=60, opacity=1, color=OKABE_ITO[1]).encode(
+                x='difference:Q')).properties(
             title='The announced comparisons, with 95 % intervals', height=alt.Step(18),
             description='; '.join(f'{n} {100 * d:+.1f} points' for n, d in zip(shown.name, shown.difference)))
     line = curves(plan, cells)
@@ -162,16 +163,16 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
             x=alt.X('gflops:Q', title='GFLOPs of training'),
             y=alt.Y('accuracy:Q', title='accuracy on selection questions (share)', scale=alt.Scale(zero=False)),
             color=alt.Color('name:N', title='condition', legend=long, scale=scale),
-            strokeDash=alt.StrokeDash('name:N', title='condition', legend=long, scale=alt.Scale(domain=names))).properties(
-            title='Accuracy on selection questions against compute',
+            strokeDash=alt.StrokeDash('name:N', title='condition', legend=long, scale=alt.Scale(
+                domain=names))).properties(title='Accuracy on selection questions against compute',
             description=f'Curves of {len(names)} conditions')
     return made
 
 # %% ../../nbs/13_experiments/15_study_report.ipynb #b327d99a
 def _interval(t: pd.DataFrame, name: str, low: str, high: str, scale: float = 1., sign: str = '') -> list[str]:
     digits = 1 if scale != 1 else 3
-    return ['' if pd.isna(x) else f'{scale * x:{sign}.{digits}f} [{scale * a:{sign}.{digits}f}, {scale * b:{sign}.{digits}f}]'
-            for x, a, b in zip(t[name], t[low], t[high])]
+    text = lambda x: f'{scale * x:{sign}.{digits}f}'
+    return ['' if pd.isna(x) else f'{text(x)} [{text(a)}, {text(b)}]' for x, a, b in zip(t[name], t[low], t[high])]
 
 def for_people(plan: Plan, cells: dict[Cell, dict]) -> dict[str, pd.DataFrame]:
     "The tables of the report by title, narrow, with intervals in brackets"
@@ -227,15 +228,18 @@ def report(study: Study) -> Path:
               if plan.measured.stream == 'holdout' else 'This study is on selection questions; it has no holdout.')
     tables = '\n\n'.join(f'**{title}**\n\n{_markdown(t)}' for title, t in for_people(plan, cells).items())
     shown = '\n\n'.join(f'![{what}]({name}.png)' for name, what in pictures.items())
+    refuted = f'What would refute it, written down first: {plan.refuted_by}.'
+    spent = sum(c['gflops'] for c in cells.values())
+    corrected = 'corrected by Holm over all comparisons here' if plan.correction == 'holm' else 'not corrected'
     page = f"""# {plan.name}
 
 {plan.question}
 
-{'What would refute it, written down first: ' + plan.refuted_by if plan.refuted_by else 'No refutation was written down.'}
+{refuted if plan.refuted_by else 'No refutation was written down.'}
 
-{len(cells)} of {total} cells{'' if len(cells) == total else ' (**unfinished**)'}; {sum(c['gflops'] for c in cells.values()):,.0f} \
-GFLOPs of training, {seconds(study) / 3600:.2f} hours of processes. {opened} Intervals draw seeds and questions again; \
-p-values are of sign flips over seeds, {'corrected by Holm over all comparisons here' if plan.correction == 'holm' else 'not corrected'}.
+{len(cells)} of {total} cells{'' if len(cells) == total else ' (**unfinished**)'}; {spent:,.0f} GFLOPs of training, \
+{seconds(study) / 3600:.2f} hours of processes. {opened} Intervals draw seeds and questions again; p-values are of \
+sign flips over seeds, {corrected}.
 
 {tables}
 

@@ -1,4 +1,6 @@
+from . import cluster as cluster
 from . import files as files
+from . import pool as pool
 from . import randomness as randomness
 from . import registry as registry
 from . import statistics as statistics
@@ -10,8 +12,8 @@ from .randomness import (
 from .files import (
     about as about, append as append, check_new_folder as check_new_folder, checked_file as checked_file,
     digest as digest, first_bytes as first_bytes, locked as locked, new_folder as new_folder, owner as owner,
-    parse_json as parse_json, read_file as read_file, read_json as read_json, sweep as sweep, sync as sync,
-    taken as taken, truncate as truncate, write_whole as write_whole,
+    parse_json as parse_json, read_file as read_file, read_json as read_json, read_yaml as read_yaml,
+    sweep as sweep, sync as sync, taken as taken, truncate as truncate, write_whole as write_whole,
 )
 from .registry import (
     NAME as NAME, Parts as Parts, fingerprint as fingerprint,
@@ -25,6 +27,12 @@ from .terminal import (
     meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for, progress as progress,
     show as show, tracked as tracked, visible as visible,
 )
+from .pool import (
+    belong as belong, each as each,
+)
 from .text import (
     escape as escape, fenced as fenced,
+)
+from .cluster import (
+    cluster_each as cluster_each, facts as facts, join_cluster as join_cluster, unlike as unlike,
 )

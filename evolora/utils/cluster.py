@@ -50,7 +50,8 @@ def unlike(here: dict[str, str], there: dict[str, dict[str, str]]) -> None:
     "ValueError in one line for the first machine whose facts are not those of this one"
     for name, found in sorted(there.items()):
         if other := [f'{k} {found.get(k)} where this one has {here[k]}' for k in here if found.get(k) != here[k]]:
-            raise ValueError(f"expected machine {name} to be as this one, got {'; '.join(other)}; install the same there")
+            raise ValueError(f"expected machine {name} to be as this one, got {'; '.join(other)}; install "
+                             "the same there")
 
 # %% ../../nbs/01_utils/07_cluster.ipynb #5716d741
 def _attempt(make: Callable, piece: tuple):

@@ -11,8 +11,9 @@ import torch
 
 from evolora.experiments import baselines
 from evolora.experiments import trainer as training
-from evolora.experiments.baselines import (CONDITIONS, Life, answer_bits, at_holdout, evaluation_sets, examples_worth,
-                                           reopen, train, with_shots)
+from evolora.experiments.baselines import (CONDITIONS, Life, answer_bits, evaluation_sets, examples_worth, train,
+                                           with_shots)
+from evolora.experiments.reopened import at_holdout, reopen
 from evolora.ecology.config import EcologyConfig
 from evolora.organelles.learning_rules import learning_flops
 from evolora.evaluation.evaluation import answer, answer_all, oracle, samples, selection, vote

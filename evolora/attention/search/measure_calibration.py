@@ -97,7 +97,8 @@ def time_study(evaluator: Evaluator, repeats: int = 5, tick: Callable[[], None] 
     ways = {'seconds': Measurement(evaluator.trainings(evaluator.baseline, wanted)),
             'in one process': Job('evolora.attention.search.measure_calibration:fit_and_score', dict(
                 source=evaluator.baseline.source, tier=tier.model_dump(mode='json'), wanted=wanted,
-                train=corpus.train.tobytes(), held=corpus.held.tobytes(), kind=corpus.held.dtype.str), evaluator.limits)}
+                train=corpus.train.tobytes(), held=corpus.held.tobytes(), kind=corpus.held.dtype.str),
+                evaluator.limits)}
     turns = []
     for turn in range(repeats):
         spent = {}

@@ -156,10 +156,12 @@ REMEMBERS = {       # programs that are softmax, where nothing of one step is th
     'a list': ('self.kept = []', 'self.kept.append(y.detach())\n    return y * (1. + (len(self.kept) > 3))'),
     'a closure': ('kept = []\n    self.note = lambda y: kept.append(y) is None and len(kept)',
                   'return y * (1. + (self.note(y) > 3))'),
-    'a generator': ('self.calls = enumerate(range(10**6))', 'for n, _ in self.calls: break\n    return y * (1. + (n > 3))'),
+    'a generator': ('self.calls = enumerate(range(10**6))',
+                    'for n, _ in self.calls: break\n    return y * (1. + (n > 3))'),
     'a buffer': ('self.register_buffer("calls", torch.zeros(1))',
                  'self.calls[0] = self.calls[0] + 1\n    return y * (1. + (self.calls[0] > 3).float())'),
-    'a tensor': ('self.calls = torch.zeros(1)', 'now = self.calls\n    now += 1\n    return y * (1. + (self.calls > 3).float())'),
+    'a tensor': ('self.calls = torch.zeros(1)',
+                 'now = self.calls\n    now += 1\n    return y * (1. + (self.calls > 3).float())'),
     'weights after use': ('pass', 'w = self.output.weight.detach()\n    y = self.output(y.transpose(1, 2).flatten(2))\n'
                                   '    w *= 2\n    return self.split(y)')}
 
@@ -167,7 +169,8 @@ REMEMBERS = {       # programs that are softmax, where nothing of one step is th
 @pytest.mark.parametrize('how', REMEMBERS)
 def test_no_step_knows_of_another(library, how):
     setup, finish = REMEMBERS[how]
-    block = ('def setup(self):\n    {}\ndef matrix(self, q, k, x): return causal_softmax(q @ k.mT * self.entries**-.5)\n'
+    block = ('def setup(self):\n    {}\n'
+             'def matrix(self, q, k, x): return causal_softmax(q @ k.mT * self.entries**-.5)\n'
              'def finish(self, y, x):\n    {}')
     sly, plain = (build(Program(FRAMEWORKS['matrix_mixers'].program(block.format(*text)))) for text in (
         (setup, finish), ('pass', finish.replace('w *= 2', 'pass') if 'w *= 2' in finish else 'return y')))
