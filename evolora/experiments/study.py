@@ -29,7 +29,7 @@ _RECORD, _GATHERED, _LOG, _MOST = 'study.json', 'cells.jsonl', 'log.jsonl', 1 <<
 def _by_name(plan: dict) -> dict:
     "A plan whose conditions and comparisons have names instead of places"
     try: return plan | {'conditions': {c['name']: c for c in plan['conditions']},
-                        'comparisons': {f"{c['of']} on {c['on']}": c for c in plan['comparisons']}}
+                        'comparisons': {f"{c['of']} on {c['kind']}": c for c in plan['comparisons']}}
     except (KeyError, TypeError): raise ValueError('expected the plan of a study, got something else') from None
 
 class Unfinished(ValueError):

@@ -86,7 +86,7 @@ class Comparison(_Model):
     "One condition against others, on the same seeds and questions"
     of: str
     against: tuple[str, ...]
-    on: Literal['id', 'ood'] = 'id'
+    kind: Literal['id', 'ood'] = Field('id', description='of the questions')
     test: Literal['greater', 'different'] = Field('greater', description='sign flips over seeds: `of` is ahead, or '
                                                                          'differs in either direction')
 
@@ -156,8 +156,8 @@ class Plan(_Model):
         for c in self.comparisons:
             for name in (c.of, *c.against):
                 if name not in names: raise ValueError(f'comparisons expected conditions of the study, got {name!r}')
-            if c.on == 'ood' and not self.measured.ood:
-                raise ValueError('comparisons on ood expected questions there, got measured.ood 0')
+            if c.kind == 'ood' and not self.measured.ood:
+                raise ValueError('comparisons of kind ood expected questions there, got measured.ood 0')
         return self
 
     def variant(self, name: str) -> Variant: return next(c for c in self.conditions if c.name == name)

@@ -64,11 +64,11 @@ def _p(differences: np.ndarray, test: str) -> float:
 
 def _compared(plan: Plan, results: Results | None, one: Comparison, rival: str) -> dict:
     "One announced comparison in one place, or why it was not made"
-    line = {'comparison': f'{one.of} − {rival}', 'on': one.on, 'test': one.test, 'seeds': 0, 'note': ''}
+    line = {'comparison': f'{one.of} − {rival}', 'kind': one.kind, 'test': one.test, 'seeds': 0, 'note': ''}
     has = results is not None and {one.of, rival} <= set(results.cells)
-    gap, seeds = results.gap(one.of, rival, KINDS[one.on]) if has else (np.empty((0, 0)), [])
+    gap, seeds = results.gap(one.of, rival, KINDS[one.kind]) if has else (np.empty((0, 0)), [])
     if not seeds: return line | {'note': 'announced, not run'}
-    seen = crossed(gap, results.labels(KINDS[one.on]))
+    seen = crossed(gap, results.labels(KINDS[one.kind]))
     missing = len(plan.seeds) - len(seeds)
     note = 'more seeds than the test takes' if len(seeds) > MAX_FLIPS else ''
     if missing: note = f'{missing} of {len(plan.seeds)} seeds are missing'
@@ -140,7 +140,7 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
     found = compared(plan, cells)
     if len(found) and found.difference.notna().any():
         shown = found[found.difference.notna()].assign(name=lambda t: [
-            ', '.join([c, o, *map(str, rest)]) for c, o, *rest in t[['comparison', 'on', *(
+            ', '.join([c, o, *map(str, rest)]) for c, o, *rest in t[['comparison', 'kind', *(
                 k for k in ('host', 'budget') if k in t)]].itertuples(index=False)])
         base = alt.Chart(shown[['name', 'difference', 'low', 'high']].assign(
             **{k: 100 * shown[k] for k in ('difference', 'low', 'high')}).round(3)).encode(
@@ -188,7 +188,7 @@ def for_people(plan: Plan, cells: dict[Cell, dict]) -> dict[str, pd.DataFrame]:
     if len(found):
         p = {k: ['' if pd.isna(x) else f'{x:.3f}' for x in found[k]] for k in ('p', 'corrected p') if k in found}
         shown['The comparisons that were announced, in points'] = found[[k for k in where if k in found]].assign(
-            comparison=found.comparison, on=found.on, test=found.test, seeds=found.seeds,
+            comparison=found.comparison, kind=found.kind, test=found.test, seeds=found.seeds,
             difference=_interval(found, 'difference', 'low', 'high', 100., '+'), **p, note=found.note)
     return shown
 

@@ -1,0 +1,234 @@
+"""A study: announced before its first cell, whole after any interruption, the same whoever makes its cells."""
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evolora.experiments import study as module
+from evolora.experiments.study import Study, Unfinished
+from evolora.experiments.study_cell import packed, unpacked
+from evolora.experiments.study_plan import Cell, Plan, grid, load_plan, name_of, needed, share_of
+from evolora.experiments.study_report import accuracy, compared, for_people, report
+
+TEXT = '''
+name: tried
+question: Does it | work?
+seeds: 3
+budgets: 20
+conditions: [frozen, single, ecology, sft_bits, {name: twin, of: unmerged, budget_of: ecology}]
+measured: {id: 36}
+comparisons:
+- {of: ecology, against: [frozen, single]}
+- {of: single, against: [frozen], test: different}
+'''
+RIGHT = {'frozen': .4, 'single': .6, 'ecology': .7, 'sft_bits': .8, 'twin': .65}
+
+
+@pytest.fixture
+def plan(tmp_path):
+    (tmp_path / 'plan.yaml').write_text(TEXT)
+    return load_plan(tmp_path / 'plan.yaml')
+
+
+def made(plan, cell, known, folder=None, every=10):
+    "A cell as `make_cell` makes it, without a model"
+    for name in (n.condition for n in needed(plan, cell)): assert known[name]['condition'] == name
+    right = np.random.default_rng([cell.seed, len(cell.condition)]).random(36) < RIGHT[cell.condition]
+    return {'format': 1, 'study': plan.name, 'condition': cell.condition, 'seed': cell.seed, 'host': cell.host,
+            'asked': cell.budget, 'budget': 20., 'hashes': {'code': 'x', 'host': 'y'}, 'gflops': 19.5,
+            'spent': {'episodes': 10, 'right': 4}, 'ways': {'host': {'id': {
+                'families': {'math': [int(right[:18].sum()), 18], 'string.sort': [int(right[18:].sum()), 18]},
+                'bits': packed(right), 'parsed': 1., 'gflops': .1, 'energy': 1.}}}}
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setattr(module, 'make_cell', made)
+    monkeypatch.setattr(module, 'hashes_of_cell', lambda *_: {'code': 'x', 'host': 'y'})
+    monkeypatch.setattr(module, '_host', lambda name: None)
+
+
+def run(plan, folder, **how):
+    lines = []
+    study = Study(plan, folder)
+    return study, study.run(log=lines.append, **how), lines
+
+
+# --- the plan
+
+@pytest.mark.parametrize('old, new, says', [
+    ('seeds: 3', 'seeds: 0', 'seeds expected at least one'), ('seeds: 3', 'seeds: [1, 1]', 'seeds expected each once'),
+    ('seeds: 3', 'seeds: many', 'seeds'), ('budgets: 20', 'budgets: -1', 'budgets expected numbers above 0'),
+    ('budgets: 20', 'budgets: .inf', 'budgets'), ('name: tried', 'name: ../tried', 'name'),
+    ('[frozen, single, e', '[frozen, frozen, single, e', 'conditions expected each once'),
+    ('single, ecology', 'singel, ecology', "got 'singel'"),
+    ('budget_of: ecology', 'budget_of: sft_bits', 'waits for none'),
+    ('budget_of: ecology', 'budget_of: twin', 'waits for none'), ('budget_of', 'budgetof', 'unknown key'),
+    ('{id: 36}', '{id: 36, stream: train}', 'measured.stream'), ('{id: 36}', '{id: 36, also: [mood]}', 'measured.also'),
+    ('[frozen, single]}\n-', '[frosty]}\n-', "got 'frosty'"), ('test: different', 'test: lucky', 'test'),
+    ('test: different', 'kind: ood', 'measured.ood 0'),
+    ('name: twin, of: unmerged', 'name: twin, of: local, changes: {rank: 2}', 'write them under settings'),
+    ('name: twin, of: unmerged', 'name: twin, of: unmerged, changes: {rnk: 2}', 'rnk'),
+    ('question: Does it | work?', 'question: ""', 'question'), ('seeds: 3', 'seeds: 999999', 'at most')])
+def test_what_does_not_fit_is_one_line(tmp_path, old, new, says):
+    assert old in TEXT
+    (tmp_path / 'x.yaml').write_text(TEXT.replace(old, new))
+    with pytest.raises(ValueError) as error: load_plan(tmp_path / 'x.yaml')
+    assert says in str(error.value) and 'x.yaml' in str(error.value) and '\n' not in str(error.value)
+
+
+def test_a_change_is_a_change_of_the_preset(plan):
+    from evolora.experiments.baselines import condition_named
+    wide = Plan.model_validate(plan.model_dump() | {'conditions': [
+        {'name': 'wide', 'of': 'ecology', 'changes': {'rank': 4, 'economy': {'ticket': .25}}},
+        {'name': 'quick', 'of': 'sft', 'settings': {'tasks': 8, 'plasticity': {'learning_rate': .02}}}],
+        'comparisons': ()})
+    config, usual = wide.variant('wide').condition().config(), condition_named('ecology').config()
+    assert (config.rank, config.economy.ticket) == (4, .25) and config.curriculum == usual.curriculum
+    quick, sft = wide.variant('quick').condition(), condition_named('sft')
+    assert (quick.tasks, quick.plasticity.learning_rate, quick.plasticity.rule) == (8, .02, sft.plasticity.rule)
+
+
+def test_cells_have_names_of_their_own_and_wait_for_those_of_their_seed(plan):
+    large = plan.model_copy(update={'hosts': ('a', 'b'), 'budgets': (20., 1e3)})
+    assert len({name_of(large, c) for c in grid(large)}) == len(grid(large)) == 5 * 3 * 4
+    assert needed(plan, Cell('twin', 2, 'embedded', 20.)) == [Cell('ecology', 2, 'embedded', 20.)]
+    order = [c for c in grid(plan)]
+    assert all(order.index(n) < order.index(c) for c in order for n in needed(plan, c))
+
+
+@pytest.mark.parametrize('shards', [1, 2, 3, 7, 40])
+def test_shards_are_all_cells_once_and_nobody_waits_for_another_shard(plan, shards):
+    parts = [share_of(plan, i + 1, shards) for i in range(shards)]
+    assert sorted(sum(parts, [])) == sorted(grid(plan))
+    for part in parts: assert all(n in part for c in part for n in needed(plan, c))
+    if shards <= 3: assert min(map(len, parts)) > 0
+    with pytest.raises(ValueError, match='expected a shard out of'): share_of(plan, shards + 1, shards)
+
+
+# --- the driver
+
+def test_a_second_call_makes_nothing_and_shards_make_the_same_bytes(plan, tmp_path, fake):
+    one, cells, _ = run(plan, tmp_path / 'one')
+    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / 'one/cells').iterdir()}
+    _, again, lines = run(plan, tmp_path / 'one')
+    assert again == cells and lines == ['15 of 15 cells are there']
+    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / 'one/cells').iterdir()} == before
+    for i in (3, 1, 2): run(plan, tmp_path / 'parts', shard=(i, 3))
+    assert one.gather().read_bytes() == Study(plan, tmp_path / 'parts').gather().read_bytes()
+    assert run(plan, tmp_path / 'one')[1] == cells, 'gathered cells count as well'
+
+
+def test_another_plan_is_refused_in_words_and_nothing_changes(plan, tmp_path, fake):
+    study, *_ = run(plan, tmp_path / 'x')
+    record = (tmp_path / 'x/study.json').read_bytes()
+    twin = plan.conditions[-1].model_copy(update={'changes': {'rank': 4}})
+    for change, says in (({'seeds': (1, 2)}, r'seeds was \[1, 2, 3\] and is \[1, 2\]'),
+                         ({'conditions': (*plan.conditions[:-1], twin)},
+                          'conditions.twin.changes.rank was None and is 4')):
+        with pytest.raises(ValueError, match=says) as error: run(plan.model_copy(update=change), tmp_path / 'x')
+        assert '--out' in str(error.value) and '\n' not in str(error.value)
+    assert (tmp_path / 'x/study.json').read_bytes() == record
+    (tmp_path / 'y').mkdir()
+    (tmp_path / 'y/thesis.txt').write_text('mine')
+    with pytest.raises(ValueError, match='holds something else'): run(plan, tmp_path / 'y')
+    assert [p.name for p in (tmp_path / 'y').iterdir()] == ['thesis.txt']
+
+
+def test_cells_of_other_code_are_refused_in_words(plan, tmp_path, fake, monkeypatch):
+    run(plan, tmp_path / 'x')
+    monkeypatch.setattr(module, 'hashes_of_cell', lambda *_: {'code': 'z', 'host': 'y'})
+    with pytest.raises(ValueError, match='cell .* was made under other circumstances: code was x and is z'):
+        run(plan, tmp_path / 'x')
+
+
+def test_a_cell_that_raises_is_named_and_the_study_goes_on(plan, tmp_path, fake, monkeypatch):
+    def broken(plan, cell, *rest, **how):
+        if (cell.condition, cell.seed) == ('ecology', 2): raise ZeroDivisionError('a part of my own')
+        return made(plan, cell, *rest, **how)
+    monkeypatch.setattr(module, 'make_cell', broken)
+    lines, study = [], Study(plan, tmp_path / 'x')
+    why = r'3 of 15 cells failed.*ecology-2: ZeroDivisionError: a part of my own \(test_study'
+    with pytest.raises(Unfinished, match=why): study.run(log=lines.append)
+    failed = [line for line in lines if 'FAILED' in line]
+    assert len(failed) == 3 and sum('it waits for ecology-2, which is missing' in line for line in failed) == 2
+    assert len(study.cells()) == 12 and study.state().failed.sum() == 3
+    monkeypatch.setattr(module, 'make_cell', made)
+    assert len(run(plan, tmp_path / 'x')[1]) == 15
+
+
+def test_ctrl_c_keeps_what_is_done(plan, tmp_path, fake, monkeypatch):
+    def stopped(plan, cell, *rest, **how):
+        if cell.seed == 2: raise KeyboardInterrupt
+        return made(plan, cell, *rest, **how)
+    monkeypatch.setattr(module, 'make_cell', stopped)
+    with pytest.raises(KeyboardInterrupt): run(plan, tmp_path / 'x')
+    done = Study(plan, tmp_path / 'x').cells()
+    assert done and all(c.seed == 1 for c in done)
+
+
+def test_a_full_disk_leaves_no_half_cell(plan, tmp_path, fake, monkeypatch):
+    whole = module.write_whole
+    def full(path, data):
+        if 'single-2' in str(path): raise OSError(28, 'No space left on device', str(path))
+        return whole(path, data)
+    monkeypatch.setattr(module, 'write_whole', full)
+    with pytest.raises(OSError): run(plan, tmp_path / 'x')
+    monkeypatch.setattr(module, 'write_whole', whole)
+    assert all(p.suffix == '.json' for p in (tmp_path / 'x/cells').iterdir()) and Study(plan, tmp_path / 'x').cells()
+    assert len(run(plan, tmp_path / 'x')[1]) == 15
+
+
+@pytest.mark.parametrize('text', ['{}', '[]', 'x', '{"format": 1}', '{"format": 1, "format": 1}'])
+def test_a_file_that_is_no_cell_is_named(plan, tmp_path, fake, text):
+    run(plan, tmp_path / 'x')
+    (tmp_path / 'x/cells/single-2.json').write_text(text)
+    with pytest.raises(ValueError, match='single-2.json') as error: Study(plan, tmp_path / 'x').cells()
+    assert '\n' not in str(error.value)
+
+
+def test_the_holdout_is_counted(plan, tmp_path, fake, monkeypatch):
+    study, *_ = run(plan, tmp_path / 'x')
+    run(plan, tmp_path / 'x')
+    assert len(study.record['openings']) == 1
+    chosen = plan.model_copy(update={'measured': plan.measured.model_copy(update={'stream': 'selection'})})
+    assert run(chosen, tmp_path / 'y')[0].record['openings'] == []
+
+
+def test_what_a_notebook_shows_is_escaped(plan, tmp_path, fake):
+    study, *_ = run(plan.model_copy(update={'question': '<script>'}), tmp_path / 'x')
+    assert '<script>' not in study._repr_html_() and '15 of 15 cells' in repr(study)
+
+
+# --- the report
+
+def test_the_announced_comparisons_are_made_and_no_others(plan, tmp_path, fake):
+    study, *_ = run(plan, tmp_path / 'x')
+    table = compared(plan, study.cells())
+    assert table.comparison.tolist() == ['ecology − frozen', 'ecology − single', 'single − frozen']
+    assert table.test.tolist() == ['greater', 'greater', 'different'] and (table['corrected p'] >= table.p).all()
+    lines = accuracy(plan, study.cells())
+    by = lines.set_index('condition')['id']
+    assert table.difference[0] == pytest.approx(by['ecology'] - by['frozen']) and table.low[0] < table.high[0]
+    only = {c: x for c, x in study.cells().items() if c.condition == 'ecology' or c == ('frozen', 1, 'embedded', 20.)}
+    assert compared(plan, only).note.tolist() == ['2 of 3 seeds are missing', *['announced, not run'] * 2]
+
+
+def test_the_page_has_what_a_reader_asks_for(plan, tmp_path, fake):
+    study, *_ = run(plan, tmp_path / 'x')
+    page = report(study).read_text()
+    for text in ('No refutation was written down', '15 of 15 cells', 'was opened 1 time.', plan.fingerprint,
+                 'ecology − frozen', 'accuracy.png'): assert text in page, text
+    there = {p.name for p in (tmp_path / 'x/report').iterdir()}
+    assert there >= {'accuracy.png', 'accuracy.svg', 'differences.svg', 'accuracy.csv', 'comparisons.csv',
+                     'families.csv'}
+    table = next(t for title, t in for_people(plan, study.cells()).items() if 'Accuracy' in title)
+    assert len(table) == 5 and table['id'].str.contains(r'\[').all()
+
+
+def test_bits_come_back():
+    for n in (1, 8, 9, 513):
+        right = np.random.default_rng(n).random(n) < .5
+        assert (unpacked(packed(right), n) == right).all()
+    with pytest.raises(ValueError, match='expected the bits of 7 answers'): unpacked('ffff', 7)

@@ -1,0 +1,70 @@
+"""Pieces of work in processes: each comes back once, whatever becomes of the process that has it."""
+import math
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from evolora.utils import pool
+from evolora.utils.pool import each
+
+
+def dies_once(folder, n):
+    "Ends its process the first time that it is called with n"
+    path = Path(folder) / str(n)
+    if not path.exists():
+        path.touch()
+        os._exit(9)
+    return n * n
+
+
+def sleeps(seconds):
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def raises(kind): raise kind('as planned')
+
+
+@pytest.mark.parametrize('jobs', [1, 2])
+def test_every_piece_comes_back_once_and_a_refusal_is_a_result(jobs):
+    found = dict(each(math.sqrt, ((float(x),) for x in range(-2, 5)), jobs=jobs))
+    assert len(found) == 7 and all(found[float(x),] == math.sqrt(x) for x in range(5))
+    assert all(isinstance(found[float(x),], ValueError) for x in (-2, -1))
+
+
+def test_a_piece_whose_process_dies_is_begun_again(tmp_path):
+    found = dict(each(dies_once, [(str(tmp_path), n) for n in range(3)], jobs=2))
+    assert [found[str(tmp_path), n] for n in range(3)] == [0, 1, 4]
+
+
+def test_a_piece_that_kills_every_process_is_named_and_the_others_go_on():
+    found = dict(each(os._exit, [(3,)], jobs=2, tries=2))
+    assert isinstance(found[3,], ValueError) and 'died 2 times' in str(found[3,])
+    assert '\n' not in str(found[3,])
+
+
+@pytest.mark.parametrize('jobs', [1, 2])
+def test_any_other_exception_ends_all_of_it(jobs):
+    with pytest.raises(KeyError): list(each(raises, [(KeyError,), (ValueError,)], jobs=jobs))
+
+
+def test_pieces_are_taken_when_there_is_somebody_for_them():
+    taken = []
+    def pieces():
+        for x in range(4):
+            taken.append(x)
+            yield float(x),
+    work = each(math.sqrt, pieces(), jobs=1)
+    next(work)
+    assert taken == [0]
+
+
+def test_no_process_is_left_when_the_caller_leaves():
+    work = each(sleeps, [(0.,), (60.,), (60.,)], jobs=2)
+    next(work)
+    before = pool.active_children()
+    work.close()
+    for process in before: process.join(20)
+    assert not [p for p in before if p.is_alive()]
