@@ -43,5 +43,6 @@ from .rescoring import (
 from .measure_calibration import (
     calibration_rows as calibration_rows, calibration_tables as calibration_tables,
     calibration_targets as calibration_targets, control_study as control_study, coverage_study as coverage_study,
-    null_pairs as null_pairs, null_study as null_study, power_study as power_study,
+    fit_and_score as fit_and_score, null_pairs as null_pairs, null_study as null_study, power_study as power_study,
+    time_study as time_study,
 )
