@@ -105,6 +105,8 @@ def _finite(made: type[Mixer], size: Size, tier: Tier) -> Check:
                                                                             f'the {wrong} at inputs of size {scale:g}')
     return Check(name='finite', holds=True, sentence=f'at inputs of sizes {_SCALES[0]:g} to {_SCALES[-1]:g}')
 
+repr(torch.zeros(1))        # torch imports what it needs for this only now, and a contained process could not
+
 def _image(mixer: Mixer) -> tuple[dict, dict]:
     "What a mixer carries from one call to the next: tensors, and everything else that `setup` put there"
     names = [name for name in vars(mixer) if not name.startswith('_') and name != 'training']

@@ -10,6 +10,7 @@ __all__ = ['null_pairs', 'null_study', 'power_study', 'fit_and_score', 'time_stu
 import time
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -86,18 +87,19 @@ def fit_and_score(source: str, tier: dict, wanted: list, # [size, seed, start] o
     def score(horizon: float, model: LanguageModel) -> None:
         found = [row_losses(model, some[:, :-1], some[:, 1:]) for some in windows.split(tier.rows)]
         losses.append(torch.cat(found).mean().item())
-    for size, seed, start in wanted:
-        fit_weights(mechanism, tier, Size(*size), seed=seed, corpus=corpus, start=start, at=score)
+    with patch.object(LanguageModel, 'renewed', lambda self: self):     # one mixer for all steps
+        for size, seed, start in wanted:
+            fit_weights(mechanism, tier, Size(*size), seed=seed, corpus=corpus, start=start, at=score)
     return {'losses': losses}
 
 def time_study(evaluator: Evaluator, repeats: int = 5, tick: Callable[[], None] = lambda: None) -> dict:
     "A row: seconds of a measurement and of training and scoring in one process, and their ratio; medians over turns"
     tier, corpus = evaluator.tier, corpus_of(evaluator.path, evaluator.tier.vocab)
     wanted = [[list(size), seed, None] for size in tier.sizes for seed in evaluator.seeds]
+    text = dict(train=corpus.train.tobytes(), held=corpus.held.tobytes(), kind=corpus.held.dtype.str)
     ways = {'seconds': Measurement(evaluator.trainings(evaluator.baseline, wanted)),
             'in one process': Job('evolora.attention.search.measure_calibration:fit_and_score', dict(
-                source=evaluator.baseline.source, tier=tier.model_dump(mode='json'), wanted=wanted,
-                train=corpus.train.tobytes(), held=corpus.held.tobytes(), kind=corpus.held.dtype.str),
+                source=evaluator.baseline.source, tier=tier.model_dump(mode='json'), wanted=wanted, **text),
                 evaluator.limits)}
     turns = []
     for turn in range(repeats):
@@ -130,7 +132,7 @@ def calibration_tables(nulls: list[dict], planted: list[dict], covered: list[dic
                        cheats: list[dict], timed: list[dict]) -> dict[str, pd.DataFrame]:
     "The six tables to read, by title"
     parts = {'Null candidates': nulls, 'Planted gaps': planted, 'Coverage of the slope': covered, 'Controls': bad,
-             'Cheats': cheats, 'Seconds of a measurement, and where training and scoring are one process': timed}
+             'Cheats': cheats, 'Seconds of a measurement, and of training and scoring in one process': timed}
     return {name: pd.DataFrame(part) for name, part in parts.items()}
 
 def calibration_rows(*parts: list[dict]) -> list[dict]:

@@ -162,6 +162,9 @@ def test_text_goes_in_and_a_verdict_comes_out():
     assert validate(STANDARD['matrix_mixers/cauchy'], tier=TIER, limits=LIMITS) == examine(
         Program(STANDARD['matrix_mixers/cauchy']), TIER)
     assert validate('import os', tier=TIER).status == 'refused'
+    kept = mixer('def setup(self): self.seen_ = [0.]\ndef mix(self, q, k, v, x):\n    y = v + self.seen_[-1]\n'
+                 '    self.seen_.append(y.mean())\n    return y')
+    assert validate(kept.source, tier=TIER, limits=LIMITS) == examine(kept, TIER)       # tensors are shown inside, too
     verdict = validate(mixer(HEAD + 'v.cumsum(2) / x.shape[1]').source, tier=TIER, limits=LIMITS)
     assert (verdict.status, failed(verdict)) == ('invalid', ['causal'])
 

@@ -1,10 +1,15 @@
 "What the benchmark of the measure counts, times, and lets pass"
+import numpy as np
 import pytest
 from quick import FRAMEWORK, QUICK, Inside, inside
 
 from evolora.attention.scoring import evaluation
 from evolora.attention.scoring.evaluation import Cache, Evaluator
-from evolora.attention.search.measure_calibration import null_pairs, null_study, power_study, calibration_targets
+from evolora.attention.scoring.sandbox import Outcome
+from evolora.attention.scoring.training import HORIZONS
+from evolora.attention.search import measure_calibration
+from evolora.attention.search.measure_calibration import (
+    calibration_rows, calibration_targets, calibration_tables, null_pairs, null_study, power_study, time_study)
 from evolora.utils.randomness import stream
 
 
@@ -21,11 +26,15 @@ def planted(seconds=100., found=True): return dict(found=found, seconds=seconds)
 def bad(status='ok', score=.1): return {'status': status, 'score by paired_gain': score}
 
 
+def timed(tier, ratio): return dict(tier=tier, ratio=ratio)
+
+
 def cheat(status, verdict=''): return dict(cheat='a trick', status=status, verdict=verdict)
 
 
 GOOD = dict(nulls=[dict(verdict='unclear')] * 40, planted=[planted()] * 20, covered=[dict(coverage=.95)],
-            bad=[bad()] * 2, cheats=[cheat('ok', 'worse'), cheat('refused')])
+            bad=[bad()] * 2,
+            cheats=[cheat('ok', 'worse'), cheat('refused')], timed=[timed('tiny', 1.25), timed('small', 1.15)])
 
 
 @pytest.mark.parametrize('name,change,met', [
@@ -43,7 +52,10 @@ GOOD = dict(nulls=[dict(verdict='unclear')] * 40, planted=[planted()] * 20, cove
     ('controls', dict(bad=[bad(), bad('dropped', None)]), False),
     ('cheats', dict(cheats=[cheat('ok', 'better'), cheat('refused')]), False),
     ('cheats', dict(cheats=[cheat('ok', 'unclear'), cheat('refused')]), False),
-    ('cheats', dict(cheats=[cheat('invalid'), cheat('dropped')]), True)])
+    ('cheats', dict(cheats=[cheat('invalid'), cheat('dropped')]), True),
+    ('tiny tier', dict(timed=[timed('tiny', 1.26), timed('small', 1.)]), False),
+    ('small tier', dict(timed=[timed('tiny', 1.), timed('small', 1.16)]), False),
+    ('small tier', dict(timed=[timed('tiny', 1.)]), None)])
 def test_a_target_is_met_by_what_was_measured_and_by_nothing_else(name, change, met):
     assert all(line['met'] for line in calibration_targets(**GOOD))
     lines = calibration_targets(**GOOD | change)
@@ -89,3 +101,27 @@ def test_what_comes_from_the_cache_is_not_timed(make):
     first, again = (next(null_pairs(make, 1, workers=Inside())) for _ in range(2))
     assert first['seconds'] > 0 and again['seconds'] is None
     assert all((first[name] == again[name]).all() for name in ('baseline', 'candidate'))
+
+
+def test_both_ways_are_timed_in_turns_on_the_same_trainings(make, monkeypatch):
+    asked = []
+    def noted(job):
+        asked.append(job)
+        return inside(job)
+    monkeypatch.setattr(measure_calibration, 'work', noted)
+    row = time_study(make(), 3, tick=lambda: asked.append(None))
+    assert (row['tier'], row['repeats']) == (QUICK.name, 3) and 0 < row['low'] <= row['ratio'] <= row['high']
+    alone, apart = asked[:2]
+    assert asked == [alone, apart, None, apart, alone, None, alone, apart, None]
+    wanted = alone.arguments['wanted']
+    assert wanted == list(apart.trainings.wanted) and len(wanted) == 2 * len(QUICK.sizes)
+    losses = np.array(inside(alone).result['losses']).reshape(-1, len(HORIZONS))        # size and seed, horizon
+    assert losses[:, -1].mean() < losses[:, 0].mean()
+    parts = [[], [], [], [], [], [row]]
+    assert calibration_rows(*parts) == [dict(part='time') | row]
+    assert [*calibration_tables(*parts)][-1].startswith('Seconds')
+
+
+def test_a_way_that_fails_is_not_timed(make, monkeypatch):
+    monkeypatch.setattr(measure_calibration, 'work', lambda job: Outcome('timeout', None, 'it took longer than 1 s'))
+    with pytest.raises(ValueError, match='softmax is timeout: it took longer'): time_study(make(), 1)
