@@ -21,7 +21,7 @@ from evolora.tasks.families import Cell
 from evolora.assimilation.trials import attempt
 from evolora.ecology.variation import VariationConfig, gaussian
 
-CELLS = [Cell('math', 1), Cell('string.sort', 2), Cell('logic.bool', 1), Cell('word.count', 3)]
+CELLS = [Cell('math', 2), Cell('string.sort', 2), Cell('logic.bool', 1), Cell('word.count', 3)]
 FAMILIES = [c.family for c in CELLS]
 # A test takes some dozens of answers here, not thousands.
 QUICK = dict(merges=1, wait=2, survey=8, look=16, canary=4, probe=8, uplift=.4, expert=0.)

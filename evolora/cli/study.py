@@ -25,8 +25,8 @@ def shard_of(text: str) -> tuple[int, int]:
 
 # %% ../../nbs/15_cli/08_study.ipynb #a6ba907c
 EPILOG = ('A file says question, conditions, seeds, host, budget and comparisons. Ctrl-C keeps what is done, and the '
-          'same command goes on. Jobs of an array share a folder: `evolora study FILE --shard 3/8`, and at the end once '
-          '`evolora study FILE --collect`. With Ray, the members of a cluster trust each other.')
+          'same command goes on. Jobs of an array share a folder: `evolora study FILE --shard 3/8`, and at the end '
+          'once `evolora study FILE --collect`. With Ray, the members of a cluster trust each other.')
 
 def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML file of a study.')],
           out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '

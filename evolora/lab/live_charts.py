@@ -112,7 +112,8 @@ def _mixed(color: str, other: int, share: float) -> str: # other: 0 is black, 25
     return '#' + ''.join(f'{round(int(color[i:i + 2], 16) * (1 - share) + other * share):02X}' for i in (1, 3, 5))
 
 _HUES = OKABE_ITO[:7]
-_TONES = [*_HUES, *(_mixed(hue, 0, .35) for hue in _HUES), *(_mixed(hue, 255, .55) for hue in _HUES)]
+_TONES = [*_HUES, *(_mixed(hue, 0, .35) for hue in _HUES), *(_mixed(hue, 255, .55) for hue in _HUES),
+          *(_mixed(hue, 0, .7) for hue in _HUES)]
 
 def _colors() -> dict[str, str]:
     "What colour each gate has in every picture; the tones are as many as the gates and events of the library"

@@ -1052,7 +1052,7 @@ def test_the_commands_are_those_that_are_promised():
         'bench', 'bench throughput', 'bench real', 'bench gather',
         'bench generation', 'bench memory', 'bench learning', 'bench assimilation', 'bench resume', 'bench lab',
         'bench attention', 'attention', 'attention evaluate', 'attention evolve', 'attention report', 'export',
-        'compare', 'doctor', 'report', 'timeline', 'watch', 'lab'}
+        'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
 
 
 # --- training the host

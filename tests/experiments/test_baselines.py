@@ -212,7 +212,9 @@ def test_a_life_that_ends_says_so(host):
 @pytest.mark.parametrize('call, named', [
     (dict(match='euros'), 'match'), (dict(budget=0), 'budget'), (dict(budget=math.inf), 'budget'),
     (dict(condition='magic'), 'known: frozen'), (dict(examples=3), 'gold'),
-    (dict(examples=0, condition='sft'), 'examples'), (dict(condition='single', folder='x'), 'single lives'),
+    (dict(examples=0, condition='sft'), 'examples'), (dict(condition='single', examples=3), 'single lives'),
+    (dict(generations=3), 'a budget or generations'), (dict(budget=None), 'a budget or generations'),
+    (dict(budget=None, generations=3), 'of a condition that lives'),
     (dict(condition='specialists', budget=.1), 'choosing among')])
 def test_what_cannot_be_trained_is_one_line(tiny, call, named):
     if 'specialists' in call.values(): tiny = load_host('embedded', threads=1)

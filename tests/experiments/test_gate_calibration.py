@@ -115,9 +115,10 @@ def test_a_gate_is_held_as_trials_hold_it(shares):
         rows = {'child': made.child, 'o1': made.parents[0], 'o2': made.parents[1]}
         tasks = [SimpleNamespace(family='math', id=str(i)) for i in range(part.start, part.stop)]
         return tasks, {name: rows[name][part] for name in asked}
-    known = SimpleNamespace(config=CONFIG, home=lambda id: ['math'], skill={})
+    rich = SimpleNamespace(held=lambda payers: 10**6)
+    known = SimpleNamespace(config=CONFIG, home=lambda id: ['math'], skill={}, tokens=rich)
     theirs = {id: PairedTest(level, most=400, least=40, futility=CONFIG.futility) for id in names}
-    trials._test(SimpleNamespace(a=known, ask=ask, home=[], generation=0), theirs, 400)
+    trials._test(SimpleNamespace(a=known, ask=ask, home=[], generation=0, payers=names), theirs, 400)
     assert ours == [*theirs.values()]
 
 
