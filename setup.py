@@ -28,7 +28,8 @@ setup(
     package_dir={'evolora._lab': 'nbs/lab'}, include_package_data=True,
     package_data={'evolora': ['ecology/presets/*.yaml', 'host/embedded/*', 'tasks/modes.json', 'py.typed', '**/*.pyi'], 'evolora._lab': ['*.ipynb']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
-    extras_require={'attention': optional, 'dev': [*settings['dev_requirements'].split(), *optional]},
+    extras_require={'attention': optional, 'cluster': settings['cluster_requirements'].split(),
+                    'dev': [*settings['dev_requirements'].split(), *optional]},
     cmdclass={'sdist': Sources},
     entry_points={'console_scripts': settings['console_scripts'].split()},
 )
