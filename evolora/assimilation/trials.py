@@ -297,9 +297,9 @@ def _freeze(s: _Look, trial: Trial) -> None:
 def _final(s: _Look, trial: Trial) -> None:
     "Looks of the final test, as many as tokens and a generation's share of pairs allow"
     c, waiting = s.a.config, [t for t in trial.tests.values() if t.crossed is None]
-    n = min(c.look, *(t.most - t.pairs for t in waiting))
+    n = min([c.look, *(t.most - t.pairs for t in waiting)])
     if s.judge('low_tokens', tokens=s.a.tokens.held(s.payers), least=n * (1 + len(waiting))):
-        _test(s, trial.tests, max(t.pairs for t in waiting) + c.probation_after)
+        _test(s, trial.tests, max(t.pairs for t in trial.tests.values()) + c.probation_after)
 
 # %% ../../nbs/06_assimilation/07_trials.ipynb #f648ea2d
 def probation(a: Assimilation, trial: Trial, recent: pd.DataFrame, generation: int, *,
