@@ -211,9 +211,9 @@ def share_of(plan: Plan, shard: int, shards: int) -> list[Cell]:
     return [c for c in cells if ({*needed(plan, c)} or {c}) & own]
 
 # %% ../../nbs/13_experiments/12_study_plan.ipynb #bd5ce81e
-_DECIDING = ('utils/randomness.py', 'economy', 'tasks', 'host', 'organelles', 'assimilation', 'ecology', 'evaluation',
-             'experiments/trainer.py', 'experiments/baselines.py', 'experiments/study_plan.py',
-             'experiments/study_cell.py')
+_DECIDING = ('utils/randomness.py', 'utils/statistics.py', 'economy', 'tasks', 'host', 'organelles', 'assimilation',
+             'ecology', 'evaluation', *(f'experiments/{name}.py' for name in (
+                 'trainer', 'baselines', 'ecology_vs_rivals', 'merge_audit', 'study_plan', 'study_cell')))
 
 def _bare(tree: ast.AST) -> ast.AST:
     "A syntax tree without docstrings"

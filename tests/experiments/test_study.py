@@ -7,7 +7,7 @@ import pytest
 
 from evolora.experiments import study as module
 from evolora.experiments.study import Study, Unfinished
-from evolora.experiments.study_cell import packed, unpacked
+from evolora.experiments.ecology_vs_rivals import packed, unpacked
 from evolora.experiments.study_plan import Cell, Plan, grid, load_plan, name_of, needed, share_of
 from evolora.experiments.study_report import accuracy, compared, for_people, report
 
