@@ -38,7 +38,7 @@ from ..utils.randomness import seed_of, stream
 class Condition(BaseModel):
     "A way to spend compute: what learns, from which answers, by which rule"
     model_config = ConfigDict(extra='forbid', frozen=True)
-    name: str = Field(pattern='^[a-z_]+$')
+    name: str = Field(pattern='^[a-z][a-z0-9_]*$')
     what: str = Field(description='the condition in a few words')
     source: Literal['nothing', 'reward', 'right', 'gold', 'life'] = 'nothing'
     plasticity: PlasticityConfig = PlasticityConfig(rule='none')
@@ -47,17 +47,24 @@ class Condition(BaseModel):
     tasks: int = Field(16, ge=1, description='questions of an organelle in an update')
     copies: int = Field(8, ge=1, description='answers to each')
     specialists: bool = Field(False, description='one organelle a family, instead of one for all')
-    changes: dict = Field({}, description='what differs from the preset `ecology`')
+    changes: dict = Field({}, description='what differs from the preset')
     shots: int = Field(0, ge=0, description='solved questions before each question')
     samples: int = Field(1, ge=1, description='answers to each question, of which the most frequent counts')
     match: Literal['flops', 'answers'] = Field('flops', description='what is equal in the experiment')
+    preset: str = Field('ecology', description='by which it lives, where it does')
+    max_new_tokens: int = Field(48, ge=1, le=8192, description='after which an answer is cut; a preset says it itself')
+
+    @property
+    def longest(self) -> int:
+        "Tokens after which an answer is cut"
+        return self.config().max_new_tokens if self.source == 'life' else self.max_new_tokens
 
     @property
     def several(self) -> bool: return self.specialists or (self.source == 'life' and self.config().capacity > 1)
 
     def config(self) -> EcologyConfig:
         "The ecology of a condition that lives: the preset with its changes"
-        return changed_config(load_config('ecology'), self.changes)
+        return changed_config(load_config(self.preset), self.changes)
 
     def settings(self) -> dict:
         "All that decides what this condition does, apart from host, seed and budget"
@@ -158,7 +165,8 @@ class Trainer:
 def _ask(self: Trainer, population: Population, tasks: list[Task], who: list[str], sample_seeds: list[int]):
     "Sampled answers, what they are worth, and the bill"
     form = self.host.form
-    made = population.generate([form.put(t) for t in tasks], who, seeds=sample_seeds, max_new_tokens=48, below=True)
+    made = population.generate([form.put(t) for t in tasks], who, seeds=sample_seeds,
+                               max_new_tokens=self.condition.max_new_tokens, below=True)
     worth = [form.grade(t, text) for t, text in zip(tasks, made.texts)]
     right = np.array([w.success for w in worth])
     self.spent.play += float(made.flops.sum()) / 1e9

@@ -13,7 +13,7 @@ from experiments.test_study import TEXT, made
 def file(tmp_path, monkeypatch):
     monkeypatch.setattr(module, 'make_cell', made)
     monkeypatch.setattr(module, 'hashes_of_cell', lambda *_: {'code': 'x', 'host': 'y'})
-    monkeypatch.setattr(module, '_host', lambda name: None)
+    monkeypatch.setattr(module, 'host_of', lambda plan, cell: None)
     monkeypatch.delenv('RAY_ADDRESS', raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'plan.yaml').write_text(TEXT)

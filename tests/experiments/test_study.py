@@ -7,9 +7,9 @@ import pytest
 
 from evolora.experiments import study as module
 from evolora.experiments.study import Study, Unfinished
-from evolora.experiments.ecology_vs_rivals import packed, unpacked
-from evolora.experiments.study_plan import Cell, Plan, grid, load_plan, name_of, needed, share_of
+from evolora.experiments.study_plan import Cell, Plan, World, grid, load_plan, name_of, needed, share_of
 from evolora.experiments.study_report import accuracy, compared, for_people, report
+from evolora.experiments.study_results import packed, unpacked
 
 TEXT = '''
 name: tried
@@ -36,7 +36,7 @@ def made(plan, cell, known, folder=None, every=10):
     for name in (n.condition for n in needed(plan, cell)): assert known[name]['condition'] == name
     right = np.random.default_rng([cell.seed, len(cell.condition)]).random(36) < RIGHT[cell.condition]
     return {'format': 1, 'study': plan.name, 'condition': cell.condition, 'seed': cell.seed, 'host': cell.host,
-            'asked': cell.budget, 'budget': 20., 'hashes': {'code': 'x', 'host': 'y'}, 'gflops': 19.5,
+            'world': cell.world, 'asked': cell.budget, 'budget': 20., 'hashes': {'code': 'x', 'host': 'y'}, 'gflops': 19.5,
             'spent': {'episodes': 10, 'right': 4}, 'ways': {'host': {'id': {
                 'families': {'math': [int(right[:18].sum()), 18], 'string.sort': [int(right[18:].sum()), 18]},
                 'bits': packed(right), 'parsed': 1., 'gflops': .1, 'energy': 1.}}}}
@@ -46,7 +46,7 @@ def made(plan, cell, known, folder=None, every=10):
 def fake(monkeypatch):
     monkeypatch.setattr(module, 'make_cell', made)
     monkeypatch.setattr(module, 'hashes_of_cell', lambda *_: {'code': 'x', 'host': 'y'})
-    monkeypatch.setattr(module, '_host', lambda name: None)
+    monkeypatch.setattr(module, 'host_of', lambda plan, cell: None)
 
 
 def run(plan, folder, **how):
@@ -91,8 +91,10 @@ def test_a_change_is_a_change_of_the_preset(plan):
 
 
 def test_cells_have_names_of_their_own_and_wait_for_those_of_their_seed(plan):
-    large = plan.model_copy(update={'hosts': ('a', 'b'), 'budgets': (20., 1e3)})
-    assert len({name_of(large, c) for c in grid(large)}) == len(grid(large)) == 5 * 3 * 4
+    own = (World(), World(name='sums', cells=('math:1',)), World(name='far', hosts=('b',)))
+    large = plan.model_copy(update={'hosts': ('a', 'b'), 'budgets': (20., 1e3), 'worlds': own})
+    assert len({name_of(large, c) for c in grid(large)}) == len(grid(large)) == 5 * 3 * 2 * (2 + 2 + 1)
+    assert all(c.host == 'b' for c in grid(large) if c.world == 'far')
     assert needed(plan, Cell('twin', 2, 'embedded', 20.)) == [Cell('ecology', 2, 'embedded', 20.)]
     order = [c for c in grid(plan)]
     assert all(order.index(n) < order.index(c) for c in order for n in needed(plan, c))
