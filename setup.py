@@ -23,10 +23,12 @@ setup(
     author=settings['author'], author_email=settings['author_email'], license='Apache-2.0', keywords=settings['keywords'],
     long_description=Path(__file__).with_name('README.md').read_text(encoding='utf-8'),
     long_description_content_type='text/markdown',
-    # The folders of presets, weights and lab notebooks hold no code, but travel like packages.
-    packages=[*find_namespace_packages(include=['evolora', 'evolora.*'], exclude=['*.__pycache__']), 'evolora._lab'],
-    package_dir={'evolora._lab': 'nbs/lab'}, include_package_data=True,
-    package_data={'evolora': ['ecology/presets/*.yaml', 'host/embedded/*', 'tasks/modes.json', 'py.typed', '**/*.pyi'], 'evolora._lab': ['*.ipynb']},
+    # The folders of presets, weights, lab notebooks and studies hold no code, but travel like packages.
+    packages=[*find_namespace_packages(include=['evolora', 'evolora.*'], exclude=['*.__pycache__']), 'evolora._lab',
+              'evolora._studies'],
+    package_dir={'evolora._lab': 'nbs/lab', 'evolora._studies': 'nbs/experiments'}, include_package_data=True,
+    package_data={'evolora': ['ecology/presets/*.yaml', 'host/embedded/*', 'tasks/modes.json', 'py.typed', '**/*.pyi'], 'evolora._lab': ['*.ipynb'],
+                  'evolora._studies': ['*.yaml']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
     extras_require={'attention': optional, 'cluster': settings['cluster_requirements'].split(),
                     'dev': [*settings['dev_requirements'].split(), *optional]},

@@ -81,8 +81,8 @@ GUIDE = {
     'attention.report':
         'What a search found, and how sure that is.',
     'experiments':
-        'What an ecology has to beat, and whether it does. Read `baselines`, then `ecology_vs_rivals` (the embedded '
-        'host) and `real` (a language model). The rest are benchmarks, behind `evolora bench`.',
+        'What an ecology has to beat, and whether it does. Read `baselines`, then the studies, from `study_plan` (the '
+        'file) to `study_report`. The rest are benchmarks, behind `evolora bench`.',
     'cli':
         'The `evolora` command. `app` has most of it; heavy modules are imported when a command runs.',
 }

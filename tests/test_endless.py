@@ -16,7 +16,7 @@ from evolora.ecology.config import load_config
 from evolora.ecology.run_folder import Run, _stump, read
 from evolora.evaluation.host_calibration import CALIBRATION, calibration_of
 from evolora.evaluation.routing import Router
-from evolora.experiments.ecology_vs_rivals import read_cells
+from evolora.experiments.study_results import read_cells
 from evolora.host.adapters import read_peft, read_tensors
 from evolora.host.mechanisms.program_source import read_program
 from evolora.host.model import EMBEDDED, load_host

@@ -1,9 +1,7 @@
 from . import baselines as baselines
 from . import crash_recovery as crash_recovery
-from . import ecology_vs_rivals as ecology_vs_rivals
 from . import gate_calibration as gate_calibration
 from . import lab_overhead as lab_overhead
-from . import learning_summary as learning_summary
 from . import merge_ablation as merge_ablation
 from . import merge_audit as merge_audit
 from . import real as real
@@ -11,6 +9,10 @@ from . import reopened as reopened
 from . import speed as speed
 from . import study as study
 from . import study_cell as study_cell
+from . import study_check as study_check
 from . import study_plan as study_plan
 from . import study_report as study_report
+from . import study_results as study_results
+from . import study_tuning as study_tuning
+from . import suite as suite
 from . import trainer as trainer

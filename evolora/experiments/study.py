@@ -62,7 +62,7 @@ class Study:
         "The plan with the settings that tuning chose; ValueError before it has"
         if not self.plan.tuning: return self.plan
         with about(path := self.folder / _TUNED):
-            if not path.exists(): raise ValueError("expected the outcome of the tuning, got none; make the trials first")
+            if not path.exists(): raise ValueError("expected the outcome of the tuning, got none; make trials first")
             found = read_json(path)
             chosen = found.get('chosen')
             if found.get('fingerprint') != self.plan.fingerprint or not isinstance(chosen, dict) or not all(
@@ -155,6 +155,8 @@ def run(self: Study, *, jobs: int = 1, # processes, one thread each; 1 is this o
     "Make the cells that are missing; `Unfinished` at the end when some failed. Ctrl-C keeps what is done"
     if jobs < 1: raise ValueError(f"expected 1 or more jobs, got {jobs}; one for each core is usual")
     mine, cluster = share_of(self.plan, *shard), join_cluster(ray) if ray is not None else None
+    if not cluster:
+        for place in {(c.world, c.host): c for c in mine}.values(): host_of(self.plan, place)   # or fail at once
     self.prepare()
     how = dict(jobs=jobs, shard=shard, ray=ray, num_cpus=num_cpus, num_gpus=num_gpus, log=log)
     if self.plan.tuning and not self._tuned(**how): return []
@@ -229,7 +231,11 @@ def _noted(self: Study, pieces: list[tuple]):
     "The pieces; each counts as running from when it is taken"
     for piece in pieces:
         self.running.add(piece[1])
+        self._log({'cell': name_of(self.plan, piece[1]), 'began': True})
         yield piece
+
+@patch
+def _log(self: Study, line: dict) -> None: append(self.folder / _LOG, f'{json.dumps(line)}\n'.encode())
 
 @patch
 def _miss(self: Study, cell: Cell, why: str, log: Callable[[str], None]) -> str:
@@ -249,7 +255,7 @@ def _keep(self: Study, cell: Cell, data: bytes, seconds: float, known: dict[Cell
     self.left -= 1
     write_whole(self.path(cell), data.decode())
     known[cell] = parse_json(data, _MOST)
-    append(self.folder / _LOG, f"{json.dumps({'cell': name, 'seconds': round(seconds, 2)})}\n".encode())
+    self._log({'cell': name, 'seconds': round(seconds, 2)})
     shutil.rmtree(self._place(cell), ignore_errors=True)
     right, n = map(sum, zip(*next(iter(known[cell]['ways'].values()))['id']['families'].values()))
     log(f'{len(known)}/{len(grid(self.plan))} {name}: {right / n:.1%}, {known[cell]["gflops"]:.0f} GFLOPs, '

@@ -154,8 +154,8 @@ def _lived(trained: Trained, plan: Plan, seed: int) -> dict:
     life = trained.learner
     if life is None or not hasattr(life, 'ecology'): return {}
     ecology = life.ecology
-    found = dict(generations=life.updates, births=life.births, deaths=life.deaths, decisions=dict(sorted(life.decisions.items())),
-                 tokens=dict(sorted(life.tokens.items())))
+    found = dict(generations=life.updates, births=life.births, deaths=life.deaths,
+                 decisions=dict(sorted(life.decisions.items())), tokens=dict(sorted(life.tokens.items())))
     if 'audit' not in plan.measured.also or not len(life.population): return found
     return found | {'audit': as_rows(audit(life.population, ecology.merges, list(ecology.cells.values()),
                                            n=plan.measured.audit, seed=seed, rows=ecology.config.batch,

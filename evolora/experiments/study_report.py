@@ -112,8 +112,9 @@ def curves(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
         at, seen = zip(*line)
         for share in np.linspace(0, 1, plan.measured.points + 1):
             gflops = share * at[-1]
-            points.append(_where(plan, (cell.world, cell.host, cell.budget)) | {'condition': cell.condition, 'share': round(share, 4),
-                          'gflops': gflops, 'accuracy': float(np.interp(gflops, at, seen))})
+            points.append(_where(plan, (cell.world, cell.host, cell.budget)) | {
+                'condition': cell.condition, 'share': round(share, 4), 'gflops': gflops,
+                'accuracy': float(np.interp(gflops, at, seen))})
     if not points: return pd.DataFrame(columns=['condition', 'gflops', 'accuracy'])
     table = pd.DataFrame(points)
     by = [c for c in table if c not in ('gflops', 'accuracy')]
@@ -170,8 +171,31 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
             color=alt.Color('name:N', title='condition', legend=long, scale=scale),
             strokeDash=alt.StrokeDash('name:N', title='condition', legend=long, scale=alt.Scale(
                 domain=names))).properties(title='Accuracy on selection questions against compute',
-            description=f'Curves of {len(names)} conditions')
+            description=f'Curves of {len(names)} conditions; in the end: ' + ', '.join(
+                f'{n} {line.accuracy[line.name == n].iloc[-1]:.3f}' for n in names))
+    made['families'] = _families_chart(families(plan, cells), plan.measured.ood)
     return made
+
+def _families_chart(table: pd.DataFrame, far: int):
+    "Accuracy of each condition in each family; the colour is the gain over the frozen host, if it is there"
+    import altair as alt
+    by = table.assign(name=_name).set_index('name').drop(columns=['condition', *(k for k in _PLACE if k in table)])
+    frozen = by[(table.condition == 'frozen').to_numpy()]
+    gain = by - (frozen.iloc[0] if len(frozen) == 1 else by)
+    shown = pd.DataFrame([{'family': f, 'name': n, 'accuracy': by.loc[n, f], 'gain': gain.loc[n, f]}
+                          for n in by.index for f in by]).round(4)
+    base = alt.Chart(shown).encode(
+        x=alt.X('family:N', sort=list(by), title=None, axis=alt.Axis(labelAngle=-30)),
+        y=alt.Y('name:N', sort=by.mean(axis=1).sort_values(ascending=False).index.tolist(), title='condition'))
+    colour = alt.Color('gain:Q', title=['gain over', 'the host (share)'], scale=alt.Scale(
+        scheme='blueorange', reverse=True, domain=[-.6, .6]))
+    return alt.layer(
+        base.mark_rect().encode(color=colour, tooltip=['name:N', 'family:N', 'accuracy:Q', 'gain:Q']),
+        base.mark_text().encode(text=alt.Text('accuracy:Q', format='.2f'), color=alt.condition(
+            'abs(datum.gain) > .45', alt.value('white'), alt.value('black')))).properties(
+        title='Family by family' + ('; the last two were never trained on' if far else ''), width=alt.Step(56),
+        height=alt.Step(18), description=f'Accuracy of {len(by)} conditions in {len(by.columns)} families; the best in '
+        'each: ' + ', '.join(f'{f} {own.max():.2f} by {own.idxmax()}' for f, own in by.items()))
 
 # %% ../../nbs/13_experiments/10_study_report.ipynb #b327d99a
 def _interval(t: pd.DataFrame, name: str, low: str, high: str, scale: float = 1., sign: str = '') -> list[str]:
@@ -184,8 +208,8 @@ def for_people(plan: Plan, cells: dict[Cell, dict]) -> dict[str, pd.DataFrame]:
     table = accuracy(plan, cells)
     where = [k for k in _PLACE if k in table]
     name = [c if first else f'{c}, {way}' for c, way, first in zip(table.condition, table.way, table['first'])]
-    stream = plan.measured.stream
-    shown = {f'Accuracy on the {stream}, with 95 % intervals': table[where].assign(
+    asked = {'holdout': 'the holdout', 'selection': 'selection questions'}[plan.measured.stream]
+    shown = {f'Accuracy on {asked}, with 95 % intervals': table[where].assign(
         condition=name, seeds=table.seeds, **{kind: _interval(table, kind, f'{kind} low', f'{kind} high')
                                               for kind in ('id', 'ood') if kind in table},
         **{'worst family': table['worst family'].round(3), 'GFLOPs': table.GFLOPs.round(1)},
@@ -225,12 +249,11 @@ def _markdown(table: pd.DataFrame) -> str:
 
 def seconds(study: Study) -> float:
     "Seconds that the cells of a study took, all together, on whatever machines; 0 where no log was kept"
-    path = study.folder / 'log.jsonl'
-    if not path.exists(): return 0.
     took = {}
-    for line in read_file(path, 1 << 28).splitlines():
-        row = parse_json(line)
-        took[row['cell']] = float(row['seconds'])
+    for path in (study.folder / 'log.jsonl', *study.folder.glob('tuning/*/log.jsonl')):
+        for line in read_file(path, 1 << 28).splitlines() if path.exists() else ():
+            row = parse_json(line)
+            if 'seconds' in row: took[path, row['cell']] = float(row['seconds'])
     return sum(took.values())
 
 def report(study: Study) -> Path:

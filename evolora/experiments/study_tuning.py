@@ -56,7 +56,8 @@ def _drawn(knobs: dict[str, tuple], rng: np.random.Generator) -> Iterator[dict[s
     "All combinations of values, each once, in random order; of a great many only some"
     sizes = tuple(map(len, knobs.values()))
     n = prod(sizes)
-    for i in rng.permutation(n) if n <= 1 << 16 else dict.fromkeys(rng.integers(min(n, 1 << 62), size=1 << 12).tolist()):
+    few = n <= 1 << 16
+    for i in rng.permutation(n) if few else dict.fromkeys(rng.integers(min(n, 1 << 62), size=1 << 12).tolist()):
         place = np.unravel_index(int(i), sizes)
         yield {k: v[int(j)] for (k, v), j in zip(knobs.items(), place)}
 

@@ -42,7 +42,6 @@ from evolora.evaluation.evaluation import example
 from evolora.host.downloads import KNOWN
 from evolora.host.gguf import write_tiny_gguf
 from evolora.host.model import load_host, tiny_host
-from evolora.experiments.ecology_vs_rivals import Settings
 from evolora.ecology.run_folder import TABLES, Run
 from evolora.tasks.families import Cell, grade
 from evolora.tasks.splits import stream_of
@@ -1049,8 +1048,8 @@ def test_help_tells_every_option(cli, path, command):
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
-        'bench', 'bench throughput', 'bench real', 'bench gather',
-        'bench generation', 'bench memory', 'bench learning', 'bench assimilation', 'bench resume', 'bench lab',
+        'bench', 'bench throughput', 'bench real', 'bench study',
+        'bench generation', 'bench memory', 'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
         'bench attention', 'attention', 'attention evaluate', 'attention evolve', 'attention report', 'export',
         'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
 
@@ -1203,65 +1202,79 @@ def test_what_does_not_compare_is_one_line(cli, world):
         assert code == 2 and out == '' and named in err.lower() and 'Traceback' not in err, err
 
 
-# --- the experiment
-
-SMALL_CELLS = dict(id=24, ood=8, points=1, probe=48, brittle=8)
-
+# --- studies that are measurements
 
 @pytest.fixture
 def brief(monkeypatch):
-    "Cells that take a moment"
-    from evolora.experiments import ecology_vs_rivals as learning
-    monkeypatch.setattr(learning, 'Settings', lambda **how: Settings(**how | SMALL_CELLS))
+    "The headline, in a moment"
+    from evolora.experiments import suite
+    def small(host='embedded', quick=False):
+        plan = suite_plan(host, True)
+        return plan.model_copy(update={'budgets': (6.,), 'seeds': (1,), 'measured': plan.measured.model_copy(
+            update={'id': 24})})
+    suite_plan = suite.suite_plan
+    monkeypatch.setattr(suite, 'suite_plan', small)
 
 
-def experiment(*more): return ('bench', 'learning', '--conditions', 'frozen,local', '--budget', 2, '--jobs', 1, *more)
+def suite(*more): return ('bench', 'suite', '--jobs', 1, *more)
 
 
-def test_the_experiment_prints_its_table_and_goes_on(cli, brief, sketched):
-    code, out, err = cli(*experiment('--seeds', 1, '--out', 'cells', '--json'))
-    assert code == 0 and '2/2 local-1' in err
+def test_the_suite_prints_its_table_and_goes_on(cli, brief, sketched):
+    code, out, err = cli(*suite('--out', 'cells', '--json'))
+    assert code == 0 and '3/3 sft-1' in err and 'report: cells/report/README.md' in err, err
     result = json.loads(out)
-    assert (result['name'], len(result['rows']), result['rows'][0]['condition']) == ('learning', 2, 'frozen')
-    assert set(result) == {'name', 'rows', 'targets', 'targets_met'} and {t['met'] for t in result['targets']} == {None}
-    assert sorted(p.name for p in Path('cells').iterdir()) == ['accuracy.png', 'cells', 'curves.png', 'families.png',
-                                                               'table.csv']
+    assert (result['name'], result['rows'][0]['condition']) == ('suite', 'frozen')
+    assert set(result) == {'name', 'rows', 'targets', 'targets_met'} and len(result['targets']) == 2
     before = disk('cells')
-    code, out, err = cli(*experiment('--seeds', 2, '--out', 'cells'))
-    assert code == 0 and '2 of 4 cells are there' in err and 'local-1' not in err.replace('cells/', '')
+    code, out, err = cli(*suite('--out', 'cells'))
+    assert code == 0 and '3 of 3 cells are there' in err
+    assert 'Accuracy on selection questions' in out and 'Targets' in out
     assert all(disk('cells')[name] == before[name] for name in before if name.startswith('cells/'))
-    assert 'Accuracy on the holdout' in out and 'Targets' in out and 'not measured' in out
-    refuses(cli, *experiment('--out', 'cells', '--budget', 3), named='another settings')
-    refuses(cli, *experiment('--out', 'cells', '--conditions', 'frozen,magic'), named='magic')
-    refuses(cli, *experiment('--out', 'cells/table.csv'), named='folder for --out')
+    refuses(cli, *suite('--out', 'cells', '--seeds', 2), named='expected the study of this folder')
+    refuses(cli, *suite('--out', 'cells/study.json'), named='folder')
+    refuses(cli, *suite('--host', 'nowhere'), named='nowhere')
 
 
 def test_ctrl_c_keeps_the_finished_cells(cli, brief, monkeypatch):
-    from evolora.experiments import ecology_vs_rivals as learning
-    real = learning.run_cell
-    def pressing(*work):
-        if work[2] == 'local': raise KeyboardInterrupt
-        return real(*work)
-    monkeypatch.setattr(learning, 'run_cell', pressing)
-    code, out, err = cli(*experiment('--seeds', 1, '--out', 'cells'))
+    from evolora.experiments import study
+    real = study.make_cell
+    def pressing(plan, cell, *rest, **how):
+        if cell.condition == 'single': raise KeyboardInterrupt
+        return real(plan, cell, *rest, **how)
+    monkeypatch.setattr(study, 'make_cell', pressing)
+    code, out, err = cli(*suite('--out', 'cells'))
     assert code == 130 and 'the same command makes the cells' in err and 'Traceback' not in err and out == ''
     assert [p.name for p in Path('cells/cells').iterdir()] == ['frozen-1.json']
 
 
-def test_a_quick_experiment_leaves_nothing(cli, brief):
-    code, out, err = cli('bench', 'learning', '--quick', '--budget', 4)
+def test_a_quick_suite_leaves_nothing(cli, brief):
+    code, out, err = cli('bench', 'suite', '--quick')
     assert code == 0 and 'frozen-1' in err and 'single-1' in err and not list(Path().iterdir())
 
 
-def test_an_experiment_with_a_failed_cell_prints_the_others(cli, brief, monkeypatch, sketched):
-    from evolora.experiments import ecology_vs_rivals as learning
-    real = learning.run_cell
-    def failing(*work):
-        if work[2] == 'local': raise ValueError('gone')
-        return real(*work)
-    monkeypatch.setattr(learning, 'run_cell', failing)
-    code, out, err = cli(*experiment('--seeds', 1, '--out', 'cells'))
-    assert code == 2 and 'frozen' in out and err.splitlines()[-1].startswith('evolora: 1 of 2 cells failed')
+def test_a_suite_with_a_failed_cell_prints_the_others(cli, brief, monkeypatch, sketched):
+    from evolora.experiments import study
+    real = study.make_cell
+    def failing(plan, cell, *rest, **how):
+        if cell.condition == 'single': raise ValueError('gone')
+        return real(plan, cell, *rest, **how)
+    monkeypatch.setattr(study, 'make_cell', failing)
+    code, out, err = cli(*suite('--out', 'cells'))
+    assert code == 2 and 'frozen' in out and err.splitlines()[-1].startswith('evolora: 1 of 3 cells failed')
+
+
+def test_the_driver_is_checked(cli, monkeypatch):
+    from evolora.experiments import study_check as check
+    import pandas as pd
+    monkeypatch.setattr(check, 'timings', lambda plan, folder, repeats, tick: [
+        {'one': 2., 'two': 1.1, 'cells': 1.99, 'overhead': .005, 'speedup': 1.8}])
+    monkeypatch.setattr(check, 'ways', lambda plan, folder, tick: pd.DataFrame(
+        {'way': ['one process', 'three shards'], 'same': [True, True], 'said': ''}))
+    monkeypatch.setattr(check, 'refusals', lambda plan, folder: pd.DataFrame(
+        {'what': ['a full disk'], 'exit': [2], 'wanted': [2], 'fine': [True], 'said': ['evolora: no']}))
+    code, out, err = cli('bench', 'study', '--quick', '--json')
+    found = {t['name']: t['met'] for t in json.loads(out)['targets']}
+    assert code == 0 and set(found.values()) == {None, True} and sum(v is None for v in found.values()) == 4
 
 
 # --- merges
@@ -1270,27 +1283,20 @@ def test_an_experiment_with_a_failed_cell_prints_the_others(cli, brief, monkeypa
 def short(monkeypatch):
     "Lives and simulations that take a moment"
     from evolora.experiments import gate_calibration as acceptance
-    from evolora.experiments import merge_ablation
+    from evolora.experiments import study_plan
     sizes = dict(streams=10, late=10, sequences=2, logs=2, merges=1, homes=2, tasks=1000, runs=1, gates=2)
     toss = lambda *shape: np.random.default_rng(0).random(shape)
     made = acceptance.Pool('made up', toss(1000) < .8, toss(2, 1000) < .5, toss(2, 1000) < .5)
-    Lives, Amounts = merge_ablation.Settings, acceptance.Sizes
-    monkeypatch.setattr(merge_ablation, 'Settings',
-                        lambda **how: Lives(**how | dict(generations=2, audit=8, id=24, ood=8)))
+    Amounts, load = acceptance.Sizes, study_plan.load_plan
+    def small(name):
+        plan = load(name)
+        first, twin = plan.conditions
+        return plan.model_copy(update={
+            'conditions': (first.model_copy(update={'generations': 2}), twin),
+            'measured': plan.measured.model_copy(update=dict(id=24, ood=8, audit=8))})
+    monkeypatch.setattr(study_plan, 'load_plan', small)
     monkeypatch.setattr(acceptance, 'Sizes', lambda **how: Amounts(**how | sizes))
     monkeypatch.setattr(acceptance, 'pools', lambda *a, **how: iter([made]))
-
-
-def test_cells_are_gathered_into_one_file(cli):
-    Path('made/cells').mkdir(parents=True)
-    for seed in (1, 2): Path(f'made/cells/frozen-{seed}.json').write_text(json.dumps(
-        {'format': 1, 'condition': 'frozen', 'seed': seed, 'ways': {}, 'hashes': {}}))
-    assert cli('bench', 'gather', 'made')[:2] == (0, '2 cells: made/cells.jsonl\n')
-    assert not list(Path('made/cells').iterdir())
-    assert cli('bench', 'gather', 'made')[:2] == (0, '2 cells: made/cells.jsonl\n')
-    Path('made/cells.jsonl').write_text('{"half": ')
-    refuses(cli, 'bench', 'gather', 'made', named='line 1')
-    refuses(cli, 'bench', 'gather', 'nowhere', named='make some')
 
 
 def merging(*more): return ('bench', 'assimilation', '--seeds', 1, '--jobs', 1, *more)
@@ -1303,25 +1309,25 @@ def test_the_measurement_of_merges_prints_its_tables_and_goes_on(cli, short):
     assert (result['name'], set(result)) == ('assimilation', {'name', 'rows', 'targets', 'targets_met'})
     assert {'Lives', 'Power at the fiftieth gate'} <= {r['table'] for r in result['rows']}
     assert len(result['targets']) == 11
-    assert sorted(disk('merges')) == ['acceptance.json', 'cells', 'cells/with-1.json', 'cells/without-1.json']
+    assert {'acceptance.json', 'study.json', 'cells/with-1.json', 'cells/without-1.json'} <= set(disk('merges'))
     before = disk('merges')
     code, out, err = cli(*merging('--out', 'merges'))
-    assert code == 0 and disk('merges') == before and '2 of 2 lives are there' in err
+    assert code == 0 and disk('merges') == before and '2 of 2 cells are there' in err
     assert 'the simulations are there' in err and 'Lives' in out and 'Targets' in out and 'not measured' in out
     refuses(cli, *merging('--out', 'merges', '--host', 'nowhere'), named='nowhere')
-    refuses(cli, *merging('--out', 'merges/acceptance.json'), named='folder for --out')
+    refuses(cli, *merging('--out', 'merges/acceptance.json'), named='folder')
 
 
 def test_ctrl_c_keeps_the_finished_lives(cli, short, monkeypatch):
-    from evolora.experiments import merge_ablation
-    real = merge_ablation.run_life
-    def pressing(*work):
-        if work[2] == 'without': raise KeyboardInterrupt
-        return real(*work)
-    monkeypatch.setattr(merge_ablation, 'run_life', pressing)
+    from evolora.experiments import study
+    real = study.make_cell
+    def pressing(plan, cell, *rest, **how):
+        if cell.condition == 'without': raise KeyboardInterrupt
+        return real(plan, cell, *rest, **how)
+    monkeypatch.setattr(study, 'make_cell', pressing)
     code, out, err = cli(*merging('--out', 'merges'))
     assert code == 130 and 'the same command makes the cells' in err and 'Traceback' not in err and out == ''
-    assert sorted(disk('merges')) == ['acceptance.json', 'cells', 'cells/with-1.json']
+    assert [p.name for p in Path('merges/cells').iterdir()] == ['with-1.json']
 
 
 def test_a_quick_measurement_of_merges_leaves_nothing(cli, short):

@@ -6,21 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evolora.experiments import ecology_vs_rivals as learning
 from evolora.experiments import merge_ablation
 from evolora.experiments.gate_calibration import Sizes
 from evolora.experiments.baselines import Life
 from evolora.host.model import load_host
-from evolora.experiments.ecology_vs_rivals import Unfinished, packed, read_cells
-from evolora.experiments.learning_summary import crossed
+from evolora.experiments.study import Study
+from evolora.experiments.study_plan import load_plan
+from evolora.experiments.study_results import crossed, packed
 from evolora.assimilation.trials import Merge
-from evolora.experiments.merge_ablation import (LIVES, Settings, acceptance, experiment, for_people, gains, life_named,
-                                                lives, merges, report, rows, run_life, targets)
-
-TINY = Settings(generations=3, audit=8, id=24, ood=8)
-
-
-def quiet(*arguments, **how): return experiment(*arguments, jobs=1, log=lambda line: None, **how)
+from evolora.experiments.merge_ablation import (acceptance, for_people, gains, lives, merges, report, rows, targets)
 
 
 @pytest.fixture(scope='module')
@@ -35,14 +29,19 @@ def made(tmp_path_factory):
                                              {'o1': own, 'o2': own, 'o9': own}, {'o1': own}))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Life, 'update', update)
-        return folder, quiet([1], folder, TINY)
+        plan = load_plan('merges')
+        first, twin = plan.conditions
+        plan = plan.model_copy(update={
+            'seeds': (1,), 'conditions': (first.model_copy(update={'generations': 3}), twin),
+            'measured': plan.measured.model_copy(update={'id': 24, 'ood': 8, 'audit': 8})})
+        return folder, Study(plan, folder / 'study').run(log=lambda line: None)
 
 
-def cell(name, seed, right, *, audit=(), tally=None, generations=60):
+def cell(name, seed, right, *, audit=(), decisions=None, generations=60):
     "A cell of a full life, as if it had been lived"
     part = {'families': {'math': [int(sum(right)), len(right)]}, 'bits': packed(right)}
-    return dict(condition=name, seed=seed, settings={'generations': generations}, generations=generations, organelles=3,
-                tally=tally or {}, tokens={'earned': 9, 'spent': -6, 'survey': -2}, audit=list(audit), gflops=10.,
+    return dict(condition=name, seed=seed, generations=generations, organelles=3, decisions=decisions or {},
+                tokens={'earned': 9, 'spent': -6, 'survey': -2}, audit=list(audit), gflops=10.,
                 spent=dict(play=3., learn=4., evidence=2., choose=1.),
                 ways={way: dict.fromkeys(('id', 'ood_depth', 'ood_family'), part) for way in ('routed', 'best')})
 
@@ -57,9 +56,8 @@ def audited(wins, losses, event='merged', n=100):
 # --- lives
 
 def test_the_twins_differ_in_one_thing():
-    one, other = (life_named(name).config().model_dump() for name in LIVES)
+    one, other = (c.condition().config().model_dump() for c in load_plan('merges').conditions)
     assert one['assimilation'].pop('merges') >= 1 and other['assimilation'].pop('merges') == 0 and one == other
-    with pytest.raises(ValueError, match='out of with, without'): life_named('ecology')
 
 
 def test_the_twins_spend_the_same(made):
@@ -76,39 +74,6 @@ def test_a_merge_is_audited_in_the_cell(made):
     assert table[['seed', 'child', 'parents', 'event', 'n']].values.tolist() == [[1, 'o9', 'o1+o2', 'merged', 8]]
     assert (table.admission.item(), table.greedy.item()) == (0, 0) and table.later.isna().all()
     assert table.dtypes['later low'] == float
-
-
-def test_cells_are_made_once_and_not_mixed(made, tmp_path):
-    folder, cells = made
-    before = {p.name: p.stat().st_mtime_ns for p in (folder / 'cells').iterdir()}
-    lines = []
-    assert experiment([1], folder, TINY, jobs=1, log=lines.append) == cells and lines == ['2 of 2 lives are there']
-    assert {p.name: p.stat().st_mtime_ns for p in (folder / 'cells').iterdir()} == before
-    with pytest.raises(ValueError, match='another settings'): quiet([1], folder, TINY.model_copy(update={'ood': 16}))
-    assert read_cells(folder) == cells
-
-
-def test_a_cell_of_another_experiment_is_refused(made, tmp_path):
-    (tmp_path / 'cells').mkdir()
-    (tmp_path / 'cells' / 'local-1.json').write_text(json.dumps(made[1][0] | {'condition': 'local'}))
-    with pytest.raises(ValueError, match="out of with, without, got 'local'"): quiet([1], tmp_path, TINY)
-
-
-@pytest.mark.parametrize('name, budget', [('with', 9.), ('without', None)])
-def test_only_a_life_without_merges_has_a_budget(tmp_path, name, budget):
-    with pytest.raises(ValueError, match='expected a budget for a life without merges'):
-        run_life(tmp_path, TINY, name, 1, budget)
-
-
-def test_a_life_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
-    def failing(folder, settings, name, seed, budget, log):
-        if (name, seed) == ('with', 2): raise ValueError('gone')
-        made = cell(name, seed, [1, 0]) | dict(format=1, hashes={}, budget=budget, seconds=0.)
-        learning.write_whole(folder / 'cells' / f'{name}-{seed}.json', json.dumps(made))
-        return made
-    monkeypatch.setattr(merge_ablation, 'run_life', failing)
-    with pytest.raises(Unfinished, match='2 of 6 lives are missing.*with-2: gone'): quiet([1, 2, 3], tmp_path, TINY)
-    assert [p.stem for p in sorted((tmp_path / 'cells').iterdir())] == ['with-1', 'with-3', 'without-1', 'without-3']
 
 
 # --- the simulations
@@ -139,13 +104,13 @@ def test_gains_are_paired():
 
 
 def test_a_line_a_life():
-    table = lives([cell('without', 2, [1, 0]), cell('with', 2, [1, 1], tally={'merged': 4, 'trial_promoted': 1})])
+    table = lives([cell('without', 2, [1, 0]), cell('with', 2, [1, 1], decisions={'merged': 4, 'trial_promoted': 1})])
     assert table.life.tolist() == ['with', 'without'] and table.merged.tolist() == [4, 0]
     assert table['tokens spent'].tolist() == [8, 8] and table.ID.tolist() == [1, .5]
 
 
-FULL = [cell('with', 1, [1] * 20, tally={'merged': 6}, audit=[audited(40, 10), audited(10, 11, 'trial_promoted')]),
-        cell('with', 2, [1] * 20, tally={'merged': 4}, audit=[audited(50, 10), audited(50, 10, 'trial_promoted')]),
+FULL = [cell('with', 1, [1] * 20, decisions={'merged': 6}, audit=[audited(40, 10), audited(10, 11, 'trial_promoted')]),
+        cell('with', 2, [1] * 20, decisions={'merged': 4}, audit=[audited(50, 10), audited(50, 10, 'trial_promoted')]),
         cell('without', 1, [1] * 10 + [0] * 10), cell('without', 2, [1] * 20)]
 
 
@@ -174,7 +139,7 @@ def test_targets_of_simulations():
 
 
 def test_short_lives_are_no_measurement():
-    short = [c | {'settings': {'generations': 12}} for c in FULL]
+    short = [c | {'generations': 12} for c in FULL]
     assert {t['met'] for t in targets({}, short)} == {None} and len(targets({}, [])) == 11
 
 

@@ -1,6 +1,9 @@
 """Pieces of work in processes: each comes back once, whatever becomes of the process that has it."""
 import math
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -68,3 +71,36 @@ def test_no_process_is_left_when_the_caller_leaves():
     work.close()
     for process in before: process.join(20)
     assert not [p for p in before if p.is_alive()]
+
+
+ORPHANS = """
+import os, sys, time
+from pathlib import Path
+def work(folder, n):
+    while True:
+        Path(folder, f'{n}').write_text(str(time.time()))
+        time.sleep(.05)
+if __name__ == '__main__':
+    from evolora.utils.pool import each
+    list(each(work, [(sys.argv[1], 0), (sys.argv[1], 1)], jobs=2))
+"""
+
+
+@pytest.mark.parametrize('how', [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_workers_end_with_their_parent_however_it_ends(tmp_path, how):
+    (tmp_path / 'orphans.py').write_text(ORPHANS)
+    (tmp_path / 'signs').mkdir()
+    parent = subprocess.Popen([sys.executable, tmp_path / 'orphans.py', tmp_path / 'signs'])
+    def alive():
+        signs = {p: p.read_text() for p in (tmp_path / 'signs').iterdir()}
+        time.sleep(.5)
+        return [p for p, sign in signs.items() if p.read_text() != sign]
+    try:
+        until = time.time() + 120
+        while len(alive()) < 2 and time.time() < until: pass
+        parent.send_signal(how)
+        parent.wait(30)
+        until = time.time() + 30
+        while alive() and time.time() < until: pass
+        assert len(list((tmp_path / 'signs').iterdir())) == 2 and not alive()
+    finally: parent.kill()
