@@ -6,16 +6,14 @@
 __all__ = ['twice', 'Job', 'work', 'Workers', 'RayWorkers']
 
 # %% ../../../nbs/12_attention/scoring/08_workers.ipynb #7d77c665
-import os
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from threading import Event
 
 from .sandbox import Limits, Outcome, contain
+from ...utils.cluster import join_cluster, machines
 
 # %% ../../../nbs/12_attention/scoring/08_workers.ipynb #7859884e
 def twice(run: Callable[..., Outcome], task: str, arguments: dict, limits: Limits) -> Outcome:
@@ -61,27 +59,12 @@ class Workers:
 
 # %% ../../../nbs/12_attention/scoring/08_workers.ipynb #7459fc0d
 class RayWorkers:
-    "The cores of a Ray cluster; needs `pip install ray` on every machine, and evolora"
-    def __init__(self, address: str = 'local'): # of a cluster; 'local': one of this machine alone
-        if find_spec('ray') is None: raise ValueError("ray expected to be installed, got none; pip install ray, or "
-                                                      "leave --ray away")
-        os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')       # or it sends usage statistics to its makers
-        import ray
-        self._ray = ray
-        if not ray.is_initialized(): self._join(address)
+    "The cores of a Ray cluster; needs `pip install 'evolora[cluster]'` on every machine"
+    def __init__(self, address: str | None = None): # of a cluster; None: RAY_ADDRESS, or else this machine alone
+        self._ray = join_cluster(address)
         # Ray's own retries are for machines that are lost; a job that crashed is run again by `work`.
-        self._work = ray.remote(num_cpus=1, max_retries=1)(work)
-        self.count = int(ray.cluster_resources().get('CPU', 1))
-
-    def _join(self, address: str) -> None:
-        host, _, port = address.rpartition('://')[2].rpartition(':')
-        try:
-            if host: socket.create_connection((host, int(port)), timeout=20).close()       # Ray would try for minutes
-            self._ray.init(address=address, log_to_driver=False, include_dashboard=False)
-        except (OSError, RuntimeError, ValueError) as error:
-            why = ' '.join(str(error).split())
-            raise ValueError(f"ray expected a cluster at {address!r:.80}, got {why:.120}; start one with `ray start "
-                             "--head`, or name local") from None
+        self._work = self._ray.remote(num_cpus=1, max_retries=1)(work)
+        self.count = int(self._ray.cluster_resources().get('CPU', 1))
 
     def map(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         "The outcome of each job, in their order; ValueError if the cluster loses one for good"
@@ -89,11 +72,8 @@ class RayWorkers:
 
     def elsewhere(self, job: Job) -> dict[str, Outcome]:
         "The outcome of a job on every machine of the cluster, by name"
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
-        machines = {f"{node['NodeManagerHostname']}:{node['NodeManagerPort']}": On(node['NodeID'], soft=False)
-                    for node in self._ray.nodes() if node['Alive'] and node['Resources'].get('CPU')}
-        sent = [self._send(job, scheduling_strategy=there) for there in machines.values()]
-        return dict(zip(machines, self._outcomes(sent)))
+        sent = {name: self._send(job, scheduling_strategy=there) for name, there in machines(self._ray).items()}
+        return dict(zip(sent, self._outcomes([*sent.values()])))
 
     def _send(self, job: Job, **options):
         # Ray hides the accelerators that no task asks for.
@@ -102,7 +82,7 @@ class RayWorkers:
     def _outcomes(self, sent: list) -> Iterator[Outcome]:
         try: yield from (self._ray.get(one) for one in sent)
         except self._ray.exceptions.RayError as error:
-            raise ValueError(f'ray expected an outcome, got {type(error).__name__}; look at its machines, and go '
-                             'on') from None
+            raise ValueError(f'expected an outcome of the cluster, got {type(error).__name__}; look at its machines, '
+                             'and go on') from None
         finally:
             for one in sent: self._ray.cancel(one, force=True)

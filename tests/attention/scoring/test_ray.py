@@ -84,5 +84,5 @@ def test_an_interrupt_stops_the_work_there_too(cluster):
 @pytest.mark.parametrize('address', ['127.0.0.1:9', 'ray://127.0.0.1:9', '127.0.0.1:x', 'nowhere.invalid:6379'])
 def test_a_cluster_that_is_not_there_is_one_line(address):
     ray.shutdown()
-    with pytest.raises(ValueError, match=f'ray expected a cluster at .{address}., got') as failed: RayWorkers(address)
+    with pytest.raises(ValueError, match=f'expected a Ray cluster at .{address}., got') as failed: RayWorkers(address)
     assert '\n' not in str(failed.value)

@@ -324,8 +324,8 @@ def test_an_interrupt_stops_the_work():
 
 
 def test_without_ray_there_is_one_line(monkeypatch):
-    monkeypatch.setattr('evolora.attention.scoring.workers.find_spec', lambda name: None)
-    with pytest.raises(ValueError, match='pip install ray, or leave --ray away'): RayWorkers()
+    monkeypatch.setattr('evolora.utils.cluster.find_spec', lambda name: None)
+    with pytest.raises(ValueError, match='pip install .*, or leave --ray away'): RayWorkers()
 
 
 # Why it ends
