@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ..utils.terminal import exists, log, show
+from ..utils.terminal import exists, log, meanwhile, show
 
 # %% ../../nbs/15_cli/08_study.ipynb #cf0fde9e
 def shard_of(text: str) -> tuple[int, int]:
@@ -28,7 +28,8 @@ EPILOG = ('A file says question, conditions, seeds, host, budget and comparisons
           'same command goes on. Jobs of an array share a folder: `evolora study FILE --shard 3/8`, and at the end '
           'once `evolora study FILE --collect`. With Ray, the members of a cluster trust each other.')
 
-def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML file of a study.')],
+def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML file of a study, or one of our own by '
+                                               'its name: learning, merges, real.')],
           out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                    'runs/study-NAME.')] = None,
           jobs: Annotated[int, typer.Option(min=1, max=1024, help='Processes here, one thread each.')] = 1,
@@ -57,7 +58,9 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
         one.gather()
     else:
         address = ray if ray is not None else (os.environ.get('RAY_ADDRESS') or None if jobs == 1 else None)
-        try: one.run(jobs=jobs, shard=part, ray=address, num_cpus=cpus, num_gpus=gpus, log=log)
+        try:
+            with meanwhile(one.line, 1., error=True) as write:
+                one.run(jobs=jobs, shard=part, ray=address, num_cpus=cpus, num_gpus=gpus, log=write)
         except KeyboardInterrupt:
             log(f'stopped; the same command makes the cells that are missing in {one.folder}')
             raise typer.Exit(130) from None
@@ -66,6 +69,8 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
             log(f'evolora: {error}')
             raise typer.Exit(1) from None
     cells = one.cells()
+    if not cells:       # trials of other parts are missing, which was said
+        return
     if (missing := len(grid(one.plan)) - len(cells)) and not collect:
         return log(f'{len(share_of(one.plan, *part))} cells of this part are made, {missing} of other parts are not '
                    f'there yet; at the end: evolora study {file} --collect' + (f' --out {out}' if out else ''))
@@ -76,9 +81,19 @@ def _announced(one, part: tuple[int, int]) -> None:
     "What a study would make"
     import pandas as pd
     from evolora.experiments.study_plan import share_of
+    from evolora.experiments.study_tuning import rounds
     plan, mine = one.plan, share_of(one.plan, *part)
     counts = pd.Series([c.condition for c in mine]).value_counts(sort=False)
     what = {c.name: c.condition().what for c in plan.conditions}
     show(pd.DataFrame({'condition': counts.index, 'cells': counts.to_numpy(), 'what': [what[c] for c in counts.index]}),
          f'{plan.name}: {plan.question}')
-    print(f'{len(mine)} cells, {sum(c.budget for c in mine):,.0f} GFLOPs of training at most, into {one.folder}')
+    paid = [c.budget for c in mine if not (plan.variant(c.condition).generations or plan.variant(c.condition).budget_of)
+            and plan.condition(c).source != 'nothing']
+    lives = len(mine) - sum(plan.condition(c).source == 'nothing' for c in mine) - len(paid)
+    print(f'{len(mine)} cells, {sum(paid):,.0f} GFLOPs of training at most'
+          + (f', and {lives} trainings as long as their generations or their twins say' if lives else ''))
+    if plan.tuning:
+        counts = ' and '.join(f'{n} at {budget:g} GFLOPs' for n, budget in rounds(plan.tuning))
+        arms = sum(bool(plan.tuning.of(c.name)) for c in plan.conditions)
+        print(f'first the tuning: of each of {arms} conditions {counts}')
+    print(f'into {one.folder}')

@@ -8,6 +8,7 @@ __all__ = ['Unfinished', 'Study', 'work']
 # %% ../../nbs/13_experiments/09_study.ipynb #6327bcdd
 import json
 import shutil
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -45,6 +46,7 @@ class Study:
         self.running: set[Cell] = set()
         self.begun: float | None = None         # when this call began; and its cells to make and that are left
         self.todo, self.left, self.had = 0, None, 0.
+        self.part: Study | None = None          # a round of the tuning, while it is made
 
     @property
     def record(self) -> dict: return read_json(self.folder / _RECORD)
@@ -151,14 +153,17 @@ def run(self: Study, *, jobs: int = 1, # processes, one thread each; 1 is this o
         shard: tuple[int, int] = (1, 1), # which part of the cells, of how many
         ray: str | None = None, # the address of a cluster, in place of processes here
         num_cpus: float = 1., num_gpus: float = 0., # that a cell takes there
-        log: Callable[[str], None] = print, on_cell: Callable[['Study'], None] = lambda study: None) -> list[dict]:
+        log: Callable[[str], None] | None = None, # None: a live table in a notebook, lines elsewhere
+        on_cell: Callable[['Study'], None] | None = None) -> list[dict]:
     "Make the cells that are missing; `Unfinished` at the end when some failed. Ctrl-C keeps what is done"
     if jobs < 1: raise ValueError(f"expected 1 or more jobs, got {jobs}; one for each core is usual")
     mine, cluster = share_of(self.plan, *shard), join_cluster(ray) if ray is not None else None
     if not cluster:
         for place in {(c.world, c.host): c for c in mine}.values(): host_of(self.plan, place)   # or fail at once
     self.prepare()
-    how = dict(jobs=jobs, shard=shard, ray=ray, num_cpus=num_cpus, num_gpus=num_gpus, log=log)
+    if log is None: log, on_cell = _shown(self, on_cell)
+    on_cell = on_cell or (lambda study: None)
+    how = dict(jobs=jobs, shard=shard, ray=ray, num_cpus=num_cpus, num_gpus=num_gpus, log=log, on_cell=on_cell)
     if self.plan.tuning and not self._tuned(**how): return []
     known, plan = self.cells(), self.final
     self.check(known)
@@ -202,8 +207,10 @@ def _tuned(self: Study, *, log: Callable[[str], None], **how) -> bool:
         if missing := trials.missing():
             log(f'tuning, round {number} of {len(stages)}: {len(grid(trials.plan)) - len(missing)} of '
                 f'{len(grid(trials.plan))} trials are there')
+            self.part = trials
             try: trials.run(log=log, **how)
             except Unfinished as error: log(f'{error}; that trial is out')
+            finally: self.part = None
             if missing := trials.missing():
                 log(f'{len(missing)} trials of other parts are not there yet; the same command goes on when they are')
                 return False
@@ -290,15 +297,37 @@ def seconds_left(self: Study) -> float | None:
     return (time.monotonic() - self.begun) / made * (self.left - under_way) if made > 0 else None
 
 @patch
+def line(self: Study) -> str:
+    "How far this call is, in a few words"
+    if self.part: return f'tuning: {self.part.line()}'
+    if self.left is None: return ''
+    left = self.seconds_left()
+    return (f'{self.todo - self.left} of {self.todo} cells, {len(self.running)} under way'
+            + ('' if left is None or not self.left else f', about {left / 60:.0f} minutes left'))
+
+def _shown(study: Study, on_cell) -> tuple[Callable, Callable]:
+    "What a call of `run` shows by itself: in a notebook a table that follows, elsewhere a line a cell"
+    screen = sys.modules.get('IPython.display') if 'ipykernel' in sys.modules else None
+    if screen is None: return print, on_cell
+    handle = screen.display(study, display_id=True)
+    def follow(part: Study) -> None:
+        handle.update(part)
+        if on_cell: on_cell(part)
+    return (lambda line: None), follow
+
+@patch
 def _repr_html_(self: Study) -> str:
     left = self.seconds_left()
     after = '' if left is None or not self.left else f' About {left / 60:.0f} minutes left.'
-    return f'<b>{escape(self.plan.name)}</b>: {escape(self.plan.question)}{after}{self.state().to_html(border=0)}'
+    table = self.state().assign(share=lambda t: [f'{x:.0%}' for x in t.share])
+    why = ''.join(f'<br>{escape(name_of(self.plan, c))}: {escape(reason)}' for c, reason in self.failed.items())
+    return f'<b>{escape(self.plan.name)}</b>: {escape(self.plan.question)}{after}{table.to_html(border=0)}{why}'
 
 @patch
 def __repr__(self: Study) -> str:
     table = self.state().sum()
-    return f"Study({self.plan.name!r}, {table.done:.0f} of {table[[*_STATES]].sum():.0f} cells, {str(self.folder)!r})"
+    return (f"Study({self.plan.name!r}, {table.done:.0f} of {table[[*_STATES]].sum():.0f} cells, "
+            f"in {self.folder.name!r})")
 
 # %% ../../nbs/13_experiments/09_study.ipynb #5db1eaec
 @patch

@@ -34,5 +34,6 @@ from .text import (
     escape as escape, fenced as fenced,
 )
 from .cluster import (
-    cluster_each as cluster_each, facts as facts, join_cluster as join_cluster, unlike as unlike,
+    cluster_each as cluster_each, facts as facts, join_cluster as join_cluster, machines as machines,
+    unlike as unlike,
 )

@@ -136,16 +136,17 @@ def tracked(items: Collection, what: str) -> Iterator:
 
 # %% ../../nbs/01_utils/05_terminal.ipynb #3d0c55d9
 @contextmanager
-def meanwhile(look: Callable[[], str], every: float = .25) -> Iterator[Callable[[str], None]]:
+def meanwhile(look: Callable[[], str], every: float = .25, *, error: bool = False, # lines to standard error
+              ) -> Iterator[Callable[[str], None]]:
     "What is under way, in words, while a block runs on a terminal; yields what prints a line above it"
-    console, over = Console(stderr=True), Event()
+    console, over, out = Console(stderr=True), Event(), sys.stderr if error else sys.stdout
     if not console.is_terminal:
-        yield partial(print, flush=True)
+        yield partial(print, flush=True, file=out)
         return
     status = console.status('')
     def write(line: str) -> None:
         status.stop()           # or a line of the one stream would be written into that of the other
-        print(line, flush=True)
+        print(line, flush=True, file=out)
         status.start()
     def follow() -> None:
         while not over.wait(every): status.update(escape(visible(look())))

@@ -42,7 +42,7 @@ def test_shards_and_a_collection(file, capsys, tmp_path):
 
 def test_a_dry_run_leaves_nothing(file, capsys, tmp_path):
     assert study(file, '--dry-run') == 0
-    assert '15 cells, 300 GFLOPs' in capsys.readouterr().out and not (tmp_path / 'runs').exists()
+    assert '15 cells, 180 GFLOPs' in capsys.readouterr().out and not (tmp_path / 'runs').exists()
 
 
 def test_a_failed_cell_is_exit_code_1(file, capsys, monkeypatch):

@@ -211,7 +211,7 @@ def test_the_announced_comparisons_are_made_and_no_others(plan, tmp_path, fake):
     lines = accuracy(plan, study.cells())
     by = lines.set_index('condition')['id']
     assert table.difference[0] == pytest.approx(by['ecology'] - by['frozen']) and table.low[0] < table.high[0]
-    only = {c: x for c, x in study.cells().items() if c.condition == 'ecology' or c == ('frozen', 1, 'embedded', 20.)}
+    only = {c: x for c, x in study.cells().items() if c.condition == 'ecology' or c[:2] == ('frozen', 1)}
     assert compared(plan, only).note.tolist() == ['2 of 3 seeds are missing', *['announced, not run'] * 2]
 
 
