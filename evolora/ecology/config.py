@@ -6,6 +6,8 @@
 __all__ = ['PRESETS', 'RENAMED', 'EcologyConfig', 'validation_line', 'checked_config', 'changed_config', 'load_config']
 
 # %% ../../nbs/07_ecology/03_config.ipynb #d9b7da8b
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from reprlib import repr as short
 from typing import get_args
@@ -128,10 +130,17 @@ def changed_config(config: EcologyConfig, changes: dict) -> EcologyConfig:
                                         else v for k, v in new.items()}
     return EcologyConfig.model_validate(merged(config.model_dump(), changes))
 
+@lru_cache(maxsize=32)
+def _preset(path: Path) -> EcologyConfig: return _read(path, path.stem, ())
+
 def load_config(source: str | Path) -> EcologyConfig:
     "The configuration of a preset, or of a YAML file"
     presets = sorted(p.stem for p in PRESETS.glob('*.yaml'))
-    path = PRESETS / f'{source}.yaml' if str(source) in presets else Path(source)
+    # Studies ask for presets thousands of times; each gets a copy of its own.
+    if str(source) in presets: return _preset(PRESETS / f'{source}.yaml').model_copy(deep=True)
+    return _read(Path(source), source, presets)
+
+def _read(path: Path, source: str | Path, presets: Sequence[str]) -> EcologyConfig:
     try:
         if path.is_dir(): raise IsADirectoryError
         values = read_yaml(path, 1 << 16, 'see a preset')

@@ -20,7 +20,7 @@ import pandas as pd
 from ..ecology.run_folder import config_differences, differences
 from .study_cell import hashes_of_cell, host_of, make_cell, share_done
 from .study_results import as_rows, checked_cell
-from .study_tuning import begun, round_plan, rounds, scored, survivors, tuned_plan
+from .study_tuning import begun, round_plan, rounds, scored, survivors, trials_of, tuned_plan
 from .study_plan import Cell, Plan, code_version, grid, load_plan, name_of, needed, share_of
 from ..utils.cluster import cluster_each, join_cluster
 from ..utils.files import about, append, parse_json, read_file, read_json, write_whole
@@ -43,6 +43,7 @@ class Study:
     def __init__(self, plan: Plan | str | Path, folder: str | Path | None = None): # default: runs/study-NAME
         self.plan = plan if isinstance(plan, Plan) else load_plan(plan)
         self.folder = Path(folder) if folder else Path('runs') / f'study-{self.plan.name}'
+        for condition in begun(self.plan): trials_of(self.plan, condition)     # settings that do not fit are refused now
         self.running: set[Cell] = set()
         self.begun: float | None = None         # when this call began; and its cells to make and that are left
         self.todo, self.left, self.had = 0, None, 0.

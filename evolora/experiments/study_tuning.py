@@ -90,7 +90,7 @@ def round_plan(plan: Plan, number: int, left: dict[str, list[int]]) -> Plan: # t
 
 def begun(plan: Plan) -> dict[str, list[int]]:
     "The trials of each condition in the first round: all"
-    return {c.name: list(range(plan.tuning.trials)) for c in plan.conditions if plan.tuning.of(c.name)}
+    return {c.name: list(range(plan.tuning.trials)) for c in plan.conditions if plan.tuning and plan.tuning.of(c.name)}
 
 # %% ../../nbs/13_experiments/08_study_tuning.ipynb #9f71ee08
 def scored(plan: Plan, cells: dict[Cell, dict], left: dict[str, list[int]]) -> pd.DataFrame: # the cells of a round
@@ -99,10 +99,11 @@ def scored(plan: Plan, cells: dict[Cell, dict], left: dict[str, list[int]]) -> p
     for cell, content in cells.items(): by.setdefault(cell.condition, []).append(content)
     rows = []
     for condition, trials in left.items():
+        settings = trials_of(plan, condition)
         for i in trials:
             own = by.get(_trial(condition, i), [])
             right = [Results([c]).right(c['condition'], ('id',)).mean() for c in own]
-            rows.append({'condition': condition, 'trial': i, 'settings': json.dumps(trials_of(plan, condition)[i]),
+            rows.append({'condition': condition, 'trial': i, 'settings': json.dumps(settings[i]),
                          'accuracy': float(np.mean(right)) if right else np.nan,
                          'GFLOPs': float(sum(c['gflops'] for c in own))})
     return pd.DataFrame(rows)
