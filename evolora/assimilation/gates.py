@@ -64,7 +64,7 @@ GATES: Parts = Parts('gate', {g.name: g for g in (
          'would leave the two parents {left:.1f} energy together after the birth, {reserve:.1f} are kept in reserve',
          label='too poor for a child'),
     Gate('low_tokens', 'can the pair pay for evidence?', 'tokens', '>=', 'least',
-         'can ask for {tokens} answers with its partner, the first look takes {least}', label='too few tokens'),
+         'can ask for {tokens} answers with its partner, the next look takes {least}', label='too few tokens'),
     Gate('low_power', 'could a test succeed at all?', 'power', '>=', 'least',
          'would find an uplift of {uplift:.2f} at level {level:.2g} within {pairs} pairs with power {power:.2f}, '
          '{least:.2f} expected', label='too little power'),

@@ -108,7 +108,7 @@ def evaluate(mechanism: Annotated[str, typer.Argument(help='A file with a progra
              first: Annotated[int, typer.Option(min=0, help='The first of the seeds, to repeat a measurement or to '
                                                 'take fresh ones.')] = 0,
              json: Annotated[bool, typer.Option('--json', help='One JSON object instead of tables.')] = False):
-    "Check a mechanism, train it at every size beside softmax, and print its gain. Exit code 1: it has no score."
+    "Check a mechanism, train it at every size beside softmax, and print its gain. Exit code 1: no score; 2: not read."
     from evolora.attention.scoring.evaluation import Evaluator
     from evolora.host.mechanisms.program_source import read_program
     program = read_program(mechanism)

@@ -74,6 +74,7 @@ def _framework_of(source: str) -> str:
             return name
     if START.strip() not in source or END.strip() not in source:
         raise Refused('markers', f'expected the lines {START.strip()!r} and {END.strip()!r}, got none')
+    if source.endswith(f'\n{END}'): raise Refused('outside', 'expected a line break after the last line, got none')
     raise Refused('outside', 'expected the header of a framework and nothing after the block, got something else; '
                              'change only what lies between the markers')
 
@@ -340,7 +341,7 @@ def read_program(what: str | Path) -> Program:
     if folder == 'controls' and name in CONTROLS: return Program(control(name))
     path = Path(what)
     if not path.exists():
-        known = ', '.join(f'{f}/{v}' for f in VARIANTS for v in VARIANTS[f])
+        known = ', '.join([*(f'{f}/{v}' for f in VARIANTS for v in VARIANTS[f]), *(f'controls/{c}' for c in CONTROLS)])
         raise ValueError(f"mechanism expected a file or one of {known}, got {str(what)!r:.80}, which is neither")
     try: return Program(checked_file(path, 4 * LONGEST).read_text(encoding='utf-8'))
     except UnicodeDecodeError: raise Refused('syntax', f'{path} is not UTF-8 text') from None
