@@ -43,7 +43,7 @@ class Study:
     def __init__(self, plan: Plan | str | Path, folder: str | Path | None = None): # default: runs/study-NAME
         self.plan = plan if isinstance(plan, Plan) else load_plan(plan)
         self.folder = Path(folder) if folder else Path('runs') / f'study-{self.plan.name}'
-        for condition in begun(self.plan): trials_of(self.plan, condition)     # settings that do not fit are refused now
+        for condition in begun(self.plan): trials_of(self.plan, condition)     # settings that do not fit end here
         self.running: set[Cell] = set()
         self.begun: float | None = None         # when this call began; and its cells to make and that are left
         self.todo, self.left, self.had = 0, None, 0.

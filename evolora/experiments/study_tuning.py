@@ -90,7 +90,8 @@ def round_plan(plan: Plan, number: int, left: dict[str, list[int]]) -> Plan: # t
 
 def begun(plan: Plan) -> dict[str, list[int]]:
     "The trials of each condition in the first round: all"
-    return {c.name: list(range(plan.tuning.trials)) for c in plan.conditions if plan.tuning and plan.tuning.of(c.name)}
+    tuning = plan.tuning
+    return {c.name: list(range(tuning.trials)) for c in plan.conditions if tuning and tuning.of(c.name)}
 
 # %% ../../nbs/13_experiments/08_study_tuning.ipynb #9f71ee08
 def scored(plan: Plan, cells: dict[Cell, dict], left: dict[str, list[int]]) -> pd.DataFrame: # the cells of a round
