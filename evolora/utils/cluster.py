@@ -12,18 +12,26 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 
 import evolora
 
 # %% ../../nbs/01_utils/07_cluster.ipynb #92156a96
+def _has_token() -> bool:
+    "Whether this user has what clusters with token authentication ask for"
+    return any(os.environ.get(name) for name in ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')) or (
+        Path.home() / '.ray' / 'auth_token').is_file()
+
 def join_cluster(address: str | None = None): # None: what RAY_ADDRESS says, or else 'local', this machine alone
     "The module `ray`, joined to a cluster; ValueError in one line where there is none"
     if find_spec('ray') is None:
         raise ValueError("expected Ray on this machine, got none; pip install 'evolora[cluster]', or leave --ray away")
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')       # or it sends usage statistics to its makers
+    address = address or os.environ.get('RAY_ADDRESS') or 'local'
+    # Where there is a token, `ray start` asks for it, and Ray reads this once, when it is imported.
+    if address != 'local' and _has_token(): os.environ.setdefault('RAY_AUTH_MODE', 'token')
     import ray
     if ray.is_initialized(): return ray
-    address = address or os.environ.get('RAY_ADDRESS') or 'local'
     host, _, port = address.rpartition('://')[2].rpartition(':')
     try:
         if host: socket.create_connection((host, int(port)), timeout=20).close()       # Ray would try for minutes

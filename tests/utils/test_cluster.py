@@ -1,4 +1,8 @@
 """A cluster is joined in one place, and machines that would give other numbers are refused by name."""
+import os
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from evolora.utils import cluster
@@ -16,3 +20,24 @@ def test_a_machine_that_differs_is_named_with_the_difference(what, value):
     cluster.unlike(here, {'a': dict(here), 'b': dict(here)})
     with pytest.raises(ValueError, match=f'machine b .*{what} {value} where this one has'):
         cluster.unlike(here, {'a': dict(here), 'b': here | {what: value}})
+
+
+@pytest.mark.parametrize('token, address, mode', [(True, 'local', None), (True, '127.0.0.1:1', 'token'),
+                                                  (False, '127.0.0.1:1', None)])
+def test_a_token_is_shown_where_there_is_one(monkeypatch, tmp_path, token, address, mode):
+    "`ray start` asks for it as soon as the file is there, and a client has to say so before it imports Ray"
+    for name in ('RAY_AUTH_MODE', 'RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH'): monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(cluster.Path, 'home', lambda: tmp_path)
+    if token:
+        (tmp_path / '.ray').mkdir()
+        (tmp_path / '.ray/auth_token').write_text('secret')
+    monkeypatch.setattr(cluster, 'find_spec', lambda name: True)
+    monkeypatch.setitem(sys.modules, 'ray', SimpleNamespace(is_initialized=lambda: True))
+    monkeypatch.setenv('RAY_USAGE_STATS_ENABLED', '0')
+    before = dict(os.environ)
+    try:
+        cluster.join_cluster(address)
+        assert os.environ.get('RAY_AUTH_MODE') == mode
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
