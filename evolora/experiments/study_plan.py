@@ -53,6 +53,7 @@ class World(_Model):
         except ValidationError as error:
             raise ValueError(f'{self.name}: {validation_line(error, EcologyConfig)}') from None
 
+# %% ../../nbs/13_experiments/06_study_plan.ipynb #4f527cd8
 class Variant(_Model):
     "A condition of a study"
     name: str = Field(pattern='^[a-z][a-z0-9_]{0,39}$')
@@ -122,7 +123,7 @@ class Comparison(_Model):
     @classmethod
     def _listed(cls, against): return tuple(against) if isinstance(against, list) else against
 
-# %% ../../nbs/13_experiments/06_study_plan.ipynb #a028a4cc
+# %% ../../nbs/13_experiments/06_study_plan.ipynb #265786e0
 class Knobs(_Model):
     "Settings to choose among, of one condition or several"
     of: tuple[str, ...]
@@ -156,6 +157,7 @@ class Tuning(_Model):
         "What may be chosen of a condition"
         return {k: v for one in self.knobs if condition in one.of for k, v in one.values.items()}
 
+# %% ../../nbs/13_experiments/06_study_plan.ipynb #a028a4cc
 MAX_CELLS = 100_000
 
 class Plan(_Model):
