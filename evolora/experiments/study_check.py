@@ -84,7 +84,7 @@ def ways(plan: Plan, folder: str | Path, tick: Callable[[], None] = lambda: None
     made('one process', ())
     made('two processes', ('--jobs', 2))
     made('three shards', *(('--shard', f'{i}/3') for i in (1, 2, 3)))
-    if find_spec('ray'): made('Ray, two workers', ('--ray', 'local'))
+    if getattr(find_spec('ray'), 'origin', None): made('Ray, two workers', ('--ray', 'local'))
     else: rows.append({'way': 'Ray, two workers', 'same': None, 'said': 'Ray is not installed'})
     return pd.DataFrame(rows)
 

@@ -24,7 +24,7 @@ def _has_token() -> bool:
 
 def join_cluster(address: str | None = None): # None: what RAY_ADDRESS says, or else 'local', this machine alone
     "The module `ray`, joined to a cluster; ValueError in one line where there is none"
-    if find_spec('ray') is None:
+    if getattr(find_spec('ray'), 'origin', None) is None:       # nor is a folder of that name Ray
         raise ValueError("expected Ray on this machine, got none; pip install 'evolora[cluster]', or leave --ray away")
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')       # or it sends usage statistics to its makers
     address = address or os.environ.get('RAY_ADDRESS') or 'local'

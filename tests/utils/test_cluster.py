@@ -8,8 +8,9 @@ import pytest
 from evolora.utils import cluster
 
 
-def test_without_ray_there_is_one_line(monkeypatch):
-    monkeypatch.setattr(cluster, 'find_spec', lambda name: None)
+@pytest.mark.parametrize('found', [None, SimpleNamespace(origin=None)])       # nothing, or a folder called ray
+def test_without_ray_there_is_one_line(monkeypatch, found):
+    monkeypatch.setattr(cluster, 'find_spec', lambda name: found)
     with pytest.raises(ValueError, match='got none; pip install') as error: cluster.join_cluster('10.0.0.1:6379')
     assert '\n' not in str(error.value)
 
@@ -31,7 +32,7 @@ def test_a_token_is_shown_where_there_is_one(monkeypatch, tmp_path, token, addre
     if token:
         (tmp_path / '.ray').mkdir()
         (tmp_path / '.ray/auth_token').write_text('secret')
-    monkeypatch.setattr(cluster, 'find_spec', lambda name: True)
+    monkeypatch.setattr(cluster, 'find_spec', lambda name: SimpleNamespace(origin='ray/__init__.py'))
     monkeypatch.setitem(sys.modules, 'ray', SimpleNamespace(is_initialized=lambda: True))
     monkeypatch.setenv('RAY_USAGE_STATS_ENABLED', '0')
     before = dict(os.environ)
