@@ -24,12 +24,14 @@ def shard_of(text: str) -> tuple[int, int]:
     return int(own), int(all_)
 
 # %% ../../nbs/15_cli/08_study.ipynb #a6ba907c
-EPILOG = ('A file says question, conditions, seeds, host, budget and comparisons. Ctrl-C keeps what is done, and the '
+EPILOG = ('The keys of a file: name, question, refuted_by, hosts, worlds, budgets, seeds, conditions (names, or name, of, '
+          'changes, settings, generations, budget_of, examples_of), measured, comparisons, correction, tuning; '
+          'nbs/tutorials/06 writes one, and nbs/experiments has ours. Ctrl-C keeps what is done, and the '
           'same command goes on. Jobs of an array share a folder: `evolora study FILE --shard 3/8`, and at the end '
           'once `evolora study FILE --collect`. With Ray, the members of a cluster trust each other.')
 
 def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML file of a study, or one of our own by '
-                                               'its name: learning, merges, real.')],
+                                               'its name: learning, merges, real, quick, quick_real.')],
           out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                    'runs/study-NAME.')] = None,
           jobs: Annotated[int, typer.Option(min=1, max=1024, help='Processes here, one thread each.')] = 1,
@@ -55,6 +57,7 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
         if not exists(one.folder):
             raise ValueError(f"expected the folder of a study, got {one.folder}, which is not there; make cells first")
         one.prepare()
+        one.check(one.cells())
         one.gather()
     else:
         address = ray if ray is not None else (os.environ.get('RAY_ADDRESS') or None if jobs == 1 else None)
@@ -95,5 +98,6 @@ def _announced(one, part: tuple[int, int]) -> None:
     if plan.tuning:
         counts = ' and '.join(f'{n} at {budget:g} GFLOPs' for n, budget in rounds(plan.tuning))
         arms = sum(bool(plan.tuning.of(c.name)) for c in plan.conditions)
-        print(f'first the tuning: of each of {arms} conditions {counts}')
+        spent = arms * plan.tuning.seeds * sum(n * budget for n, budget in rounds(plan.tuning))
+        print(f'first the tuning: of each of {arms} conditions {counts}; {spent:,.0f} GFLOPs')
     print(f'into {one.folder}')

@@ -12,22 +12,35 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from html import escape
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..ecology.run_folder import config_differences, differences
 from .study_cell import hashes_of_cell, host_of, make_cell, share_done
 from .study_results import as_rows, checked_cell
-from .study_tuning import begun, round_plan, rounds, scored, survivors, trials_of, tuned_plan
+from .study_tuning import (
+    Trial, begun, round_plan, rounds, scored, survivors, trials_of, tuned_plan)
 from .study_plan import Cell, Plan, code_version, grid, load_plan, name_of, needed, share_of
 from ..utils.cluster import cluster_each, join_cluster
-from ..utils.files import about, append, parse_json, read_file, read_json, write_whole
+from ..utils.files import about, append, locked, parse_json, read_file, read_json, write_whole
 from ..utils.pool import each
 
 # %% ../../nbs/13_experiments/09_study.ipynb #3d3a30fe
 _RECORD, _GATHERED, _LOG, _TUNED, _MOST = 'study.json', 'cells.jsonl', 'log.jsonl', 'tuning.json', 1 << 26
+_OWN = (_RECORD, _GATHERED, _LOG, _TUNED, 'cells', 'checkpoints', 'failed', 'report', 'tuning')
+
+class _Tried(BaseModel):
+    "The outcome of a tuning"
+    model_config = ConfigDict(extra='forbid', strict=True, allow_inf_nan=False)
+    format: Literal[1]
+    fingerprint: str
+    chosen: dict[str, int]
+    trials: list[Trial]
 
 def _by_name(plan: dict) -> dict:
     "A plan whose conditions and comparisons have names instead of places"
@@ -50,28 +63,41 @@ class Study:
         self.part: Study | None = None          # a round of the tuning, while it is made
 
     @property
-    def record(self) -> dict: return read_json(self.folder / _RECORD)
+    def record(self) -> dict:
+        "The plan that was announced, and how often the holdout was opened"
+        with about(path := self.folder / _RECORD):
+            found = read_json(path)
+            openings = found.get('openings')
+            if found.get('format') != 1 or not isinstance(found.get('plan'), dict) or not isinstance(
+                    openings, list) or not all(isinstance(x, dict) for x in openings):
+                raise ValueError('expected the record of a study, got something else')
+            return found
 
     def path(self, cell: Cell) -> Path: return self.folder / 'cells' / f'{name_of(self.plan, cell)}.json'
 
     @property
     def failed(self) -> dict[Cell, str]:
         "Why cells failed, when they were last tried"
-        notes = ((c, self.folder / 'failed' / name_of(self.plan, c)) for c in grid(self.plan))
+        notes = ((c, self.folder / 'failed' / name_of(self.plan, c)) for c in grid(self.plan)
+                 if not self.path(c).exists())
         return {c: read_file(note, 1 << 16).decode(errors='replace').strip() for c, note in notes if note.exists()}
+
+    @property
+    def tried(self) -> _Tried:
+        "What tuning tried and chose; ValueError before it has, and for the record of another study"
+        with about(path := self.folder / _TUNED):
+            if not path.exists(): raise ValueError('expected the outcome of the tuning, got none; make trials first')
+            try: found = _Tried.model_validate(read_json(path))
+            except ValidationError: found = None
+            if found is None or found.fingerprint != self.plan.fingerprint or set(found.chosen) != set(
+                    begun(self.plan)) or not all(0 <= i < self.plan.tuning.trials for i in found.chosen.values()):
+                raise ValueError("expected the outcome of this study's tuning, got another; remove it")
+            return found
 
     @property
     def final(self) -> Plan:
         "The plan with the settings that tuning chose; ValueError before it has"
-        if not self.plan.tuning: return self.plan
-        with about(path := self.folder / _TUNED):
-            if not path.exists(): raise ValueError("expected the outcome of the tuning, got none; make trials first")
-            found = read_json(path)
-            chosen = found.get('chosen')
-            if found.get('fingerprint') != self.plan.fingerprint or not isinstance(chosen, dict) or not all(
-                    type(i) is int and 0 <= i < self.plan.tuning.trials for i in chosen.values()):
-                raise ValueError("expected the outcome of this study's tuning, got another; remove it")
-            return tuned_plan(self.plan, chosen)
+        return tuned_plan(self.plan, self.tried.chosen) if self.plan.tuning else self.plan
 
     def prepare(self) -> None:
         "Write the plan into a new folder; ValueError for a folder of another study, with the difference in words"
@@ -88,11 +114,15 @@ class Study:
                                  "something else; name another with --out")
             write_whole(path, json.dumps({'format': 1, 'plan': mine, 'fingerprint': self.plan.fingerprint,
                                           'openings': []}, indent=1) + '\n')
+        for name in _OWN:       # in a folder of a stranger, what is written or removed could lie elsewhere
+            if (self.folder / name).is_symlink():
+                raise ValueError(f"expected a folder without links, got {self.folder / name}; name another with --out")
         with about(path):
-            theirs = self.record.get('plan')
-            if not isinstance(theirs, dict): raise ValueError('expected the plan of a study, got something else')
-            if other := config_differences(_by_name(theirs), _by_name(mine)):
+            if (theirs := self.record['plan']) != json.loads(json.dumps(mine)):
+                try: other = config_differences(_by_name(theirs), _by_name(mine))
+                except RecursionError: other = {}
                 words = '; '.join(f'{k} was {str(a)[:60]} and is {str(b)[:60]}' for k, (a, b) in other.items())
+                words = words or 'comparisons or other parts in another order or number'
                 raise ValueError(f"expected the study of this folder, got another: {words[:600]}; a plan is fixed "
                                  "before its first cell, so name a new folder with --out")
         (self.folder / 'cells').mkdir(exist_ok=True)
@@ -110,6 +140,10 @@ class Study:
                 cell = Cell(*(content.get(k) for k in ('condition', 'seed', 'host', 'asked', 'world')))
                 if cell not in known:
                     raise ValueError(f"expected a cell of the study {self.plan.name}, got {cell!s:.200}; remove it")
+                if isinstance(where, Path) and where != self.path(cell):
+                    raise ValueError(f"expected the cell {where.stem}, got {name_of(self.plan, cell)}; remove it")
+                if cell in found and found[cell] != content:
+                    raise ValueError(f"expected one cell {name_of(self.plan, cell)}, got two that differ; remove one")
             found[cell] = content
         return found
 
@@ -130,10 +164,19 @@ class Study:
             write_whole(self.folder / _RECORD, json.dumps(noted, indent=1) + '\n')
 
 # %% ../../nbs/13_experiments/09_study.ipynb #171fbdcd
+def _own_folder(folder: str) -> Path:
+    "The folder of a cell's checkpoints; what is no folder makes place for it"
+    path = Path(folder)
+    if path.is_symlink() or path.exists() and not path.is_dir(): path.unlink()
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
 def work(plan: str, cell: Cell, known: dict[str, dict], folder: str | None) -> tuple[bytes, float]:
     "The bytes of a cell, and the seconds that it took; ValueError in one line whatever goes wrong in it"
     start = time.perf_counter()
-    try: made = make_cell(Plan.model_validate_json(plan), cell, known, Path(folder) if folder else None)
+    try:
+        with locked(_own_folder(folder)) if folder else nullcontext():      # from another driver in the same folder
+            made = make_cell(Plan.model_validate_json(plan), cell, known, Path(folder) if folder else None)
     except ValueError: raise
     except Exception as error:      # a condition may be made of parts of a user's own, which raise what they like
         at = traceback.extract_tb(error.__traceback__)[-1]
@@ -243,7 +286,10 @@ def _noted(self: Study, pieces: list[tuple]):
         yield piece
 
 @patch
-def _log(self: Study, line: dict) -> None: append(self.folder / _LOG, f'{json.dumps(line)}\n'.encode())
+def _log(self: Study, line: dict) -> None:
+    path = self.folder / _LOG
+    if path.exists() and not path.is_file(): raise ValueError(f'expected a file, got {path}; remove it')
+    append(path, f'{json.dumps(line)}\n'.encode())
 
 @patch
 def _miss(self: Study, cell: Cell, why: str, log: Callable[[str], None]) -> str:
@@ -334,9 +380,10 @@ def __repr__(self: Study) -> str:
 @patch
 def gather(self: Study) -> Path:
     "Put all cells into `cells.jsonl` and remove the single files; returns that file"
+    there = [*(self.folder / 'cells').glob('*.json')]
     cells = self.cells()
     if not cells: raise ValueError(f"{self.folder} expected finished cells, got none; make some")
     lines = [json.dumps(cells[c], allow_nan=False) for c in grid(self.plan) if c in cells]
     path = write_whole(self.folder / _GATHERED, '\n'.join(lines) + '\n')
-    for single in (self.folder / 'cells').glob('*.json'): single.unlink()
+    for single in there: single.unlink(missing_ok=True)         # and none that came meanwhile
     return path

@@ -23,7 +23,7 @@ from .baselines import Extinct, Trained, cost_of, examples_worth, train
 from .study_results import as_rows, packed
 from .merge_audit import audit
 from .study_plan import Cell, Plan, code_version
-from ..host.model import Host, load_host
+from ..host.model import Host, recorded_host
 from ..ecology.record import hashes_of
 from ..evaluation.forgetting import forgetting_scores
 from ..evaluation.routing import fit_router
@@ -111,7 +111,7 @@ class Curve:
 
 # %% ../../nbs/13_experiments/07_study_cell.ipynb #97c2bbde
 @lru_cache(maxsize=2)
-def _loaded(name: str) -> Host: return load_host(name, threads=1)
+def _loaded(name: str) -> Host: return recorded_host(name, threads=1)
 
 def host_of(plan: Plan, cell: Cell) -> Host:
     "The host of a cell, asked in the form of its world"
@@ -221,7 +221,7 @@ class _Heartbeat:
         if self.path is None or (now := time.monotonic()) < self.last + BEAT: return
         done = trained.spent.used(self.match) if self.match else trained.learner.updates
         self.last = now
-        self.path.write_text(f'{min(1., done / self.total):.4f}\n')
+        write_whole(self.path, f'{min(1., done / self.total):.4f}\n')
 
 def share_done(folder: Path) -> float:
     "How far the training of a cell is, by its last note; 0 where there is none"
@@ -231,6 +231,11 @@ def share_done(folder: Path) -> float:
 def _prepare(folder: Path, wanted: dict[str, str]) -> None:
     "A folder for checkpoints of this cell: those of another code or host are no beginning for it, and are removed"
     note = folder / 'cell.json'
-    if note.exists() and differences(read_json(note), wanted): shutil.rmtree(folder)
+    try: other = note.exists() and differences(read_json(note), wanted)
+    except (ValueError, OSError): other = True
+    if other:
+        for old in folder.iterdir():
+            if old.name.startswith('.'): continue       # the lock of this process
+            shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
     folder.mkdir(parents=True, exist_ok=True)
-    if not note.exists(): write_whole(note, json.dumps(wanted) + '\n')
+    if other or not note.exists(): write_whole(note, json.dumps(wanted) + '\n')

@@ -16,13 +16,14 @@ from .study_results import Results, crossed
 from .study import Study
 from .study_plan import Cell, Comparison, Plan, grid
 from .study_tuning import rounds
-from ..utils.files import about, parse_json, read_file, read_json, write_whole
+from ..utils.files import parse_json, read_file, write_whole
 from ..utils.statistics import MAX_FLIPS, holm, sign_flip
 
 # %% ../../nbs/13_experiments/10_study_report.ipynb #77055711
 KINDS = {'id': ('id',), 'ood': ('ood_depth', 'ood_family')}
 
 _PLACE = ('world', 'host', 'budget')
+_ASKED = {'holdout': 'the holdout', 'selection': 'selection questions'}
 
 def places(plan: Plan, cells: dict[Cell, dict]) -> dict[tuple[str, str, float], Results | None]:
     "The results in each world, on each host and at each budget; None where no cell is finished"
@@ -80,6 +81,8 @@ def _compared(plan: Plan, results: Results | None, one: Comparison, rival: str) 
     seen = crossed(gap, results.labels(KINDS[one.kind]))
     missing = len(plan.seeds) - len(seeds)
     note = 'more seeds than the test takes' if len(seeds) > MAX_FLIPS else ''
+    least = 2. ** -len(seeds) * (1 if one.test == 'greater' else 2)
+    if least > .05: note = f'so few seeds allow no p below {min(least, 1.):.2g}'
     if missing: note = f'{missing} of {len(plan.seeds)} seeds are missing'
     return line | {'seeds': len(seeds), 'difference': seen.estimate, 'low': seen.low, 'high': seen.high,
                    'p': _p(gap.mean(1), one.test), 'note': note}
@@ -123,7 +126,8 @@ def curves(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
 # %% ../../nbs/13_experiments/10_study_report.ipynb #6c5db44c
 def _name(table: pd.DataFrame) -> pd.Series:
     "What a line is called in a picture"
-    parts = [table.condition.astype(str)] + [table[k].astype(str) for k in _PLACE if k in table]
+    parts = [table.condition.astype(str)] + [
+        [f'{x:g} GFLOPs' for x in table[k]] if k == 'budget' else table[k].astype(str) for k in _PLACE if k in table]
     return pd.Series([', '.join(x) for x in zip(*parts)], table.index)
 
 def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
@@ -137,7 +141,7 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
         'id low': 'low', 'id high': 'high'}).round(4)).encode(y=alt.Y('name:N', sort=order, title='condition'))
     made['accuracy'] = alt.layer(
         base.mark_rule(strokeWidth=2, color=OKABE_ITO[0]).encode(
-            x=alt.X('low:Q', title=f'accuracy on the {plan.measured.stream} (share)', scale=alt.Scale(zero=False)),
+            x=alt.X('low:Q', title=f'accuracy on {_ASKED[plan.measured.stream]} (share)', scale=alt.Scale(zero=False)),
             x2='high:Q'),
         base.mark_point(filled=True, size=60, opacity=1, color=OKABE_ITO[0]).encode(
             x='id:Q', tooltip=['name:N', alt.Tooltip('id:Q', format='.1%'), 'seeds:Q'])).properties(
@@ -179,9 +183,11 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
 def _families_chart(table: pd.DataFrame, far: int):
     "Accuracy of each condition in each family; the colour is the gain over the frozen host, if it is there"
     import altair as alt
-    by = table.assign(name=_name).set_index('name').drop(columns=['condition', *(k for k in _PLACE if k in table)])
-    frozen = by[(table.condition == 'frozen').to_numpy()]
-    gain = by - (frozen.iloc[0] if len(frozen) == 1 else by)
+    where = [k for k in _PLACE if k in table]
+    by = table.assign(name=_name).set_index('name').drop(columns=['condition', *where])
+    places = table[where].astype(str).agg(' '.join, axis=1).to_numpy() if where else np.zeros(len(table), int)
+    frozen = {place: row for place, row, c in zip(places, by.to_numpy(float), table.condition) if c == 'frozen'}
+    gain = by - np.array([frozen.get(place, row) for place, row in zip(places, by.to_numpy(float))])
     shown = pd.DataFrame([{'family': f, 'name': n, 'accuracy': by.loc[n, f], 'gain': gain.loc[n, f]}
                           for n in by.index for f in by]).round(4)
     base = alt.Chart(shown).encode(
@@ -198,6 +204,16 @@ def _families_chart(table: pd.DataFrame, far: int):
         'each: ' + ', '.join(f'{f} {own.max():.2f} by {own.idxmax()}' for f, own in by.items()))
 
 # %% ../../nbs/13_experiments/10_study_report.ipynb #b327d99a
+_MEANING = {'id': 'tasks of the kinds that were trained on',
+            'ood': 'tasks one depth deeper, and of families that were never trained on',
+            'worst family': 'accuracy (id) in the family that is worst at it',
+            'sampled': 'accuracy (id) of answers drawn at temperature 1',
+            'brittle': 'share of right answers that turn wrong when the '
+            'question is put a little differently', 'prose': 'loss on ordinary text, nats a token more than the host',
+            'changed': 'share of ordinary questions that get another answer than from the host',
+            'GFLOPs': 'of training, mean over seeds', 'died out': 'lives that left no organelle; the host answers for '
+            'them'}
+
 def _interval(t: pd.DataFrame, name: str, low: str, high: str, scale: float = 1., sign: str = '') -> list[str]:
     digits = 1 if scale != 1 else 3
     text = lambda x: f'{scale * x:{sign}.{digits}f}'
@@ -208,8 +224,7 @@ def for_people(plan: Plan, cells: dict[Cell, dict]) -> dict[str, pd.DataFrame]:
     table = accuracy(plan, cells)
     where = [k for k in _PLACE if k in table]
     name = [c if first else f'{c}, {way}' for c, way, first in zip(table.condition, table.way, table['first'])]
-    asked = {'holdout': 'the holdout', 'selection': 'selection questions'}[plan.measured.stream]
-    shown = {f'Accuracy on {asked}, with 95 % intervals': table[where].assign(
+    shown = {f'Accuracy on {_ASKED[plan.measured.stream]}, with 95 % intervals': table[where].assign(
         condition=name, seeds=table.seeds, **{kind: _interval(table, kind, f'{kind} low', f'{kind} high')
                                               for kind in ('id', 'ood') if kind in table},
         **{'worst family': table['worst family'].round(3), 'GFLOPs': table.GFLOPs.round(1)},
@@ -225,21 +240,22 @@ def for_people(plan: Plan, cells: dict[Cell, dict]) -> dict[str, pd.DataFrame]:
 
 def tuning(study: Study) -> pd.DataFrame:
     "A row a condition that was tuned: trials, what they cost, the chosen settings and how good they were"
-    path, rows = study.folder / 'tuning.json', []
-    if not study.plan.tuning or not path.exists(): return pd.DataFrame()
-    study.final                                     # a record of another study is refused
-    found = read_json(path)
-    with about(path):
-        try: table = pd.DataFrame(found['trials']).astype({'accuracy': float, 'round': int})
-        except (KeyError, ValueError, TypeError): raise ValueError('expected trials, got something else') from None
-        for condition, own in table.groupby('condition', sort=False):
-            last = lambda i: own[own.trial == i].sort_values('round').iloc[-1]
-            best, first = last(found['chosen'][condition]), last(0)
-            chosen = ', '.join(f'{k} {v}' for k, v in json.loads(best.settings).items()) or 'as it was'
-            rows.append({'condition': condition, 'trials': own.trial.nunique(), 'GFLOPs': round(own.GFLOPs.sum()),
-                         'chosen': chosen, 'its accuracy': round(best.accuracy, 3),
-                         'as it was': f'{first.accuracy:.3f} (round {first["round"]})'})
+    if not study.plan.tuning: return pd.DataFrame()
+    found, rows = study.tried, []
+    for condition, chosen in found.chosen.items():
+        own = [t for t in found.trials if t.condition == condition]
+        last = {t.trial: t for t in sorted(own, key=lambda t: t.round)}
+        if not {0, chosen} <= set(last):
+            raise ValueError(f'{study.folder}: expected the trials of {condition}, got some')
+        best, first = last[chosen], last[0]
+        rows.append({'condition': condition, 'trials': len(last), 'failed': sum(t.accuracy is None for t in own),
+                     'GFLOPs': round(sum(t.GFLOPs for t in own)),
+                     'chosen': ', '.join(f'{k} {v}' for k, v in best.settings.items()) or 'as it was',
+                     'its accuracy': _share(best.accuracy),
+                     'as it was': f'{_share(first.accuracy)} (round {first.round})'})
     return pd.DataFrame(rows)
+
+def _share(x: float | None) -> str: return 'failed' if x is None else f'{x:.3f}'
 
 def _markdown(table: pd.DataFrame) -> str:
     "A table in markdown; nothing in it ends a cell"
@@ -252,8 +268,10 @@ def seconds(study: Study) -> float:
     took = {}
     for path in (study.folder / 'log.jsonl', *study.folder.glob('tuning/*/log.jsonl')):
         for line in read_file(path, 1 << 28).splitlines() if path.exists() else ():
-            row = parse_json(line)
-            if 'seconds' in row: took[path, row['cell']] = float(row['seconds'])
+            try: row = parse_json(line)
+            except ValueError: continue             # the log decides nothing
+            if isinstance(row, dict) and type(row.get('seconds')) in (int, float):
+                took[path, str(row.get('cell'))] = float(row['seconds'])
     return sum(took.values())
 
 def report(study: Study) -> Path:
@@ -279,12 +297,15 @@ def report(study: Study) -> Path:
         t = plan.tuning
         shown_tables[f'Tuning: {t.trials} trials of each condition on {t.questions} selection questions, in rounds of '
                      f'{" and ".join(f"{n} at {b:g} GFLOPs" for n, b in rounds(t))}'] = tried
-        write_whole(folder / 'tuning.csv', pd.DataFrame(read_json(study.folder / 'tuning.json')['trials']).to_csv(
+        write_whole(folder / 'tuning.csv', pd.DataFrame([t.model_dump() for t in study.tried.trials]).to_csv(
             index=False, float_format='%.6g'))
     tables = '\n\n'.join(f'**{title}**\n\n{_markdown(t)}' for title, t in shown_tables.items())
     shown = '\n\n'.join(f'![{what}]({name}.png)' for name, what in pictures.items())
     refuted = f'What would refute it, written down first: {plan.refuted_by}.'
     spent = sum(c['gflops'] for c in cells.values())
+    tuned = f" and {tried['GFLOPs'].sum():,.0f} of tuning" if len(tried) else ''
+    heads = [*dict.fromkeys(column for t in shown_tables.values() for column in t)]
+    legend = '; '.join(f'*{k}*: {what}' for k, what in _MEANING.items() if k in heads) + '.'
     corrected = 'corrected by Holm over all comparisons here' if plan.correction == 'holm' else 'not corrected'
     page = f"""# {plan.name}
 
@@ -292,11 +313,13 @@ def report(study: Study) -> Path:
 
 {refuted if plan.refuted_by else 'No refutation was written down.'}
 
-{len(cells)} of {total} cells{'' if len(cells) == total else ' (**unfinished**)'}; {spent:,.0f} GFLOPs of training, \
-{seconds(study) / 3600:.2f} hours of processes. {opened} Intervals draw seeds and questions again; p-values are of \
-sign flips over seeds, {corrected}.
+{len(cells)} of {total} cells{'' if len(cells) == total else ' (**unfinished**)'}; {spent:,.0f} GFLOPs of training\
+{tuned}, {seconds(study) / 3600:.2f} hours of processes. {opened} Intervals draw seeds and questions again; p-values \
+are of sign flips over seeds, {corrected}.
 
 {tables}
+
+{legend}
 
 {shown}
 

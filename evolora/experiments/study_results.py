@@ -9,9 +9,13 @@ __all__ = ['packed', 'unpacked', 'crossed', 'Results', 'as_rows', 'read_cells', 
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
+from annotated_types import Len
+from pydantic import (BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError,
+                      model_validator)
 
 from ..utils.files import about, parse_json, read_file
 from ..utils.randomness import stream
@@ -48,12 +52,19 @@ def crossed(values: np.ndarray, # (seeds, questions)
     return Interval(float(values.mean()), float(low), float(high))
 
 # %% ../../nbs/13_experiments/04_study_results.ipynb #407012a9
+def _asked(cell: dict) -> dict[str, list[tuple[str, int]]]:
+    "How many questions of each family, by kind"
+    return {kind: [(f, n) for f, (_, n) in part['families'].items()]
+            for kind, part in next(iter(cell['ways'].values())).items()}
+
 class Results:
     "Cells as arrays: every condition has the same questions, and its own seeds"
     def __init__(self, cells: Iterable[dict]):
         self.cells: dict[str, dict[int, dict]] = {}
         for cell in cells: self.cells.setdefault(cell['condition'], {})[cell['seed']] = cell
         if not self.cells: raise ValueError("expected finished cells, got none; make some with `evolora study`")
+        asked = [_asked(c) for own in self.cells.values() for c in own.values()]
+        if any(x != asked[0] for x in asked): raise ValueError('expected cells that were asked the same, got others')
 
     def ways(self, condition: str) -> list[str]:
         "How it answers, the first way first; a population that died out answers as its host does, by the same name"
@@ -111,10 +122,63 @@ def read_cells(folder: str | Path) -> list[dict]:
     name = lambda c: (c['condition'], *(str(c.get(k)) for k in ('world', 'host', 'asked')), c['seed'])
     return [c for _, c in sorted({name(c): c for c in found.values()}.items())]
 
+class _Part(BaseModel):
+    "An evaluation as a cell keeps it"
+    model_config = ConfigDict(extra='allow', strict=True, allow_inf_nan=False)
+    families: dict[str, Annotated[list[NonNegativeInt], Len(2, 2)]] = Field(min_length=1)   # right, and of how many
+    bits: str = Field(pattern='^([0-9a-f]{2})+$', max_length=1 << 16)
+    gflops: NonNegativeFloat | None = None
+    energy: NonNegativeFloat | None = None
+    parsed: float | None = None
+
+    @model_validator(mode='after')
+    def _add_up(self):
+        right, at = unpacked(self.bits, sum(n for _, n in self.families.values())), 0
+        for family, (k, n) in self.families.items():
+            if right[at:at + n].sum() != k: raise ValueError(f'expected {k} right answers of {family}, got others')
+            at += n
+        return self
+
+class _Cell(BaseModel):
+    "What a report reads of a cell"
+    model_config = ConfigDict(extra='allow', strict=True, allow_inf_nan=False)
+    format: Literal[1]
+    condition: str = Field(max_length=80)
+    seed: NonNegativeInt
+    host: str = Field('embedded', max_length=1000)
+    world: str = Field('default', max_length=80)
+    asked: float = 0.
+    hashes: dict[str, str]
+    ways: dict[str, Annotated[dict[str, _Part], Len(1, 8)]] = Field(min_length=1)
+    gflops: NonNegativeFloat
+    spent: dict[str, float] = {}
+    curve: list[Annotated[list[float], Len(2, 2)]] = Field([], max_length=10_000)
+    sampled: dict[str, float | None] = {}
+    brittleness: float | None = None
+    forgetting: dict[str, float] = {}
+    died: str = ''
+    organelles: NonNegativeInt = 0
+    decisions: dict[str, int] = {}
+    tokens: dict[str, float] = {}
+    audit: list[dict[str, str | float | None]] = []
+
+    @model_validator(mode='after')
+    def _agree(self):
+        first = next(iter(self.ways.values()))
+        for way in self.ways.values():
+            if {k: _layout(p) for k, p in way.items()} != {k: _layout(p) for k, p in first.items()}:
+                raise ValueError('expected the same questions in every way to answer, got others')
+        return self
+
+def _layout(part: _Part) -> list[tuple[str, int]]: return [(f, n) for f, (_, n) in part.families.items()]
+
 def checked_cell(cell) -> dict:
     "The same, if it is a cell; ValueError otherwise"
-    whole = isinstance(cell, dict) and cell.get('format') == 1 and {'ways', 'hashes'} <= set(cell)
-    if not (whole and isinstance(cell.get('condition'), str) and type(cell.get('seed')) is int and
-            isinstance(cell['ways'], dict) and isinstance(cell['hashes'], dict)):
-        raise ValueError('expected a cell of a study, got something else; remove it')
+    if not isinstance(cell, dict): raise ValueError('expected a cell of a study, got something else; remove it')
+    try: _Cell.model_validate(cell)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = '.'.join(map(str, first['loc']))
+        raise ValueError(f"expected a cell of a study, got something else ({where:.80}: "
+                         f"{first['msg'].removeprefix('Value error, '):.120}); remove it") from None
     return cell

@@ -37,19 +37,19 @@ from ..utils.randomness import seed_of, stream
 # %% ../../nbs/13_experiments/02_trainer.ipynb #4d1c3c91
 class Condition(BaseModel):
     "A way to spend compute: what learns, from which answers, by which rule"
-    model_config = ConfigDict(extra='forbid', frozen=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     name: str = Field(pattern='^[a-z][a-z0-9_]*$')
     what: str = Field(description='the condition in a few words')
     source: Literal['nothing', 'reward', 'right', 'gold', 'life'] = 'nothing'
     plasticity: PlasticityConfig = PlasticityConfig(rule='none')
-    rank: int = Field(8, ge=1, description='of the adapter, with alpha 8')
+    rank: int = Field(8, ge=1, le=1024, description='of the adapter, with alpha 8')
     blocks: int | None = Field(1, ge=1, description='adapters only in so many of the last blocks; None is all')
-    tasks: int = Field(16, ge=1, description='questions of an organelle in an update')
-    copies: int = Field(8, ge=1, description='answers to each')
+    tasks: int = Field(16, ge=1, le=1 << 16, description='questions of an organelle in an update')
+    copies: int = Field(8, ge=1, le=1 << 10, description='answers to each')
     specialists: bool = Field(False, description='one organelle a family, instead of one for all')
     changes: dict = Field({}, description='what differs from the preset')
-    shots: int = Field(0, ge=0, description='solved questions before each question')
-    samples: int = Field(1, ge=1, description='answers to each question, of which the most frequent counts')
+    shots: int = Field(0, ge=0, le=64, description='solved questions before each question')
+    samples: int = Field(1, ge=1, le=1 << 10, description='answers to each question, of which the most frequent counts')
     match: Literal['flops', 'answers'] = Field('flops', description='what is equal in the experiment')
     preset: str = Field('ecology', description='by which it lives, where it does')
     max_new_tokens: int = Field(48, ge=1, le=8192, description='after which an answer is cut; a preset says it itself')

@@ -25,7 +25,9 @@ def _has_token() -> bool:
 def join_cluster(address: str | None = None): # None: what RAY_ADDRESS says, or else 'local', this machine alone
     "The module `ray`, joined to a cluster; ValueError in one line where there is none"
     if getattr(find_spec('ray'), 'origin', None) is None:       # nor is a folder of that name Ray
-        raise ValueError("expected Ray on this machine, got none; pip install 'evolora[cluster]', or leave --ray away")
+        said = ', which RAY_ADDRESS asks for,' if address and address == os.environ.get('RAY_ADDRESS') else ''
+        raise ValueError(f"expected Ray{said} on this machine, got none; pip install 'evolora[cluster]', or leave "
+                         "--ray away")
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')       # or it sends usage statistics to its makers
     address = address or os.environ.get('RAY_ADDRESS') or 'local'
     # Where there is a token, `ray start` asks for it, and Ray reads this once, when it is imported.

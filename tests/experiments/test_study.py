@@ -1,5 +1,9 @@
 """A study: announced before its first cell, whole after any interruption, the same whoever makes its cells."""
 
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -232,3 +236,122 @@ def test_bits_come_back():
         right = np.random.default_rng(n).random(n) < .5
         assert (unpacked(packed(right), n) == right).all()
     with pytest.raises(ValueError, match='expected the bits of 7 answers'): unpacked('ffff', 7)
+
+
+# --- a folder or a file of a stranger
+
+TWO = [{'of': 'ecology', 'against': ['frozen', 'single']}, {'of': 'single', 'against': ['frozen'], 'test': 'different'}]
+
+
+@pytest.mark.parametrize('other', [TWO[::-1], [*TWO, {'of': 'twin', 'against': ['frozen']}],
+                                   [TWO[0] | {'test': 'different'}, TWO[1]],
+                                   [TWO[0] | {'against': ['frozen', 'single', 'twin']}, TWO[1]]])
+def test_no_comparison_is_announced_afterwards(plan, tmp_path, fake, other):
+    run(plan, tmp_path / 'x')
+    changed = Plan.model_validate(plan.model_dump() | {'comparisons': other})
+    with pytest.raises(ValueError, match='expected the study of this folder, got another'): run(changed, tmp_path / 'x')
+
+
+@pytest.mark.parametrize('old, new, says', [
+    ('budgets: 20', 'budgets: [20, 20.0000001]', 'six digits'),
+    ('against: [frozen, single]', 'against: [frozen, frozen]', 'once'),
+    ('against: [frozen, single]', 'against: [ecology]', 'against itself'),
+    ('against: [frozen, single]', 'against: []', 'got none'), ('{id: 36}', '{id: 100000000}', 'measured.id'),
+    ('{id: 36}', '{also: [[1]]}', 'measured.also'), ('seeds: 3', 'seeds: 1000000000000', 'at most'),
+    ('budget_of: ecology', 'budget_of: frozen', 'which learns'),
+    ('budget_of: ecology', 'settings: {what: x}', "got 'what'"),
+    ('budget_of: ecology', 'settings: {preset: /etc/passwd}', "got 'preset'"),
+    ('budget_of: ecology', 'settings: {plasticity: 1, plasticity.learning_rate: .1}', 'inside of another'),
+    ('name: twin, of: unmerged, budget_of: ecology', 'name: twin, of: sft, settings: {rank: true}', 'rank'),
+    ('question: Does it | work?', 'question: "\\ud800"', 'x.yaml')])
+def test_what_would_go_wrong_later_is_said_at_once(tmp_path, old, new, says):
+    assert old in TEXT
+    (tmp_path / 'x.yaml').write_text(TEXT.replace(old, new))
+    with pytest.raises(ValueError) as error: load_plan(tmp_path / 'x.yaml')
+    assert says in str(error.value) and '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('name', ['cells', 'checkpoints', 'failed', 'report', 'tuning', 'log.jsonl', 'cells.jsonl'])
+def test_nothing_is_written_or_removed_behind_a_link(plan, tmp_path, fake, name):
+    run(plan, tmp_path / 'x')
+    place, outside = tmp_path / 'x' / name, tmp_path / 'outside'
+    if place.is_dir(): place.rename(tmp_path / 'old')
+    elif place.exists(): place.unlink()
+    if '.' in name: outside.write_text('precious')
+    else:
+        (outside / 'single-2').mkdir(parents=True)
+        (outside / 'single-2/cell.json').write_text('{}')
+    place.symlink_to(outside)
+    look = lambda: (sorted(p.relative_to(tmp_path) for p in outside.rglob('*')),
+                    outside.is_file() and outside.read_text())
+    before = look()
+    with pytest.raises(ValueError, match='without links'): run(plan, tmp_path / 'x')
+    assert look() == before
+
+
+def spoil(key, value):
+    def change(cell):
+        at = cell
+        for k in key[:-1]: at = at[k]
+        at[key[-1]] = value
+    return change
+
+
+PART = ('ways', 'host', 'id')
+
+
+@pytest.mark.parametrize('change', [
+    spoil(('host',), []), spoil(('asked',), {}), spoil(('world',), [1]), spoil(('ways',), {}), spoil(PART, None),
+    spoil((*PART, 'bits'), 5), spoil((*PART, 'bits'), 'ff'), spoil((*PART, 'bits'), 'ffffffffff'),
+    spoil((*PART, 'families'), [1]), spoil((*PART, 'families'), {'math': 'ab'}),
+    spoil((*PART, 'families'), {'math': [1, 36]}), spoil((*PART, 'families'), {'other': [36, 36]}),
+    spoil(('gflops',), 'x'), spoil(('gflops',), None), spoil(('hashes',), {}), spoil(('hashes', 'code'), 'z'),
+    spoil(('seed',), 3), spoil(('condition',), 'ecology'), spoil(('sampled',), 3), spoil(('curve',), [[1]])])
+@pytest.mark.parametrize('collected', [False, True])
+def test_a_cell_that_lies_is_refused(plan, tmp_path, fake, change, collected):
+    study, *_ = run(plan, tmp_path / 'x')
+    path = tmp_path / 'x/cells/single-2.json'
+    cell = json.loads(path.read_text())
+    change(cell)
+    path.write_text(json.dumps(cell))
+    with pytest.raises(ValueError) as error:
+        if collected:
+            study.check(study.cells())
+            report(study)
+        else: study.run(log=lambda line: None)
+    assert '\n' not in str(error.value) and len(str(error.value)) > 30
+
+
+def test_a_second_cell_of_another_name_is_refused(plan, tmp_path, fake):
+    study, *_ = run(plan, tmp_path / 'x')
+    (tmp_path / 'x/cells/zz.json').write_bytes((tmp_path / 'x/cells/single-2.json').read_bytes())
+    with pytest.raises(ValueError, match='expected the cell zz, got single-2'): study.cells()
+
+
+@pytest.mark.parametrize('change', [{'openings': 3}, {'openings': None}, {'openings': [1]}, {'plan': 5}, {'format': 99},
+                                    {'plan': {'conditions': 1}}])
+def test_a_record_that_is_none_is_named(plan, tmp_path, fake, change):
+    run(plan, tmp_path / 'x')
+    path = tmp_path / 'x/study.json'
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match='study.json') as error: run(plan, tmp_path / 'x')
+    assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('text', ['5', 'null', '["seconds"]', '{"seconds": 1, "cell": []}', '{"seconds": null}', '{',
+                                  '', '\xff'])
+def test_a_log_that_is_none_costs_nobody_the_report(plan, tmp_path, fake, text):
+    study, *_ = run(plan, tmp_path / 'x')
+    (tmp_path / 'x/log.jsonl').write_bytes(text.encode('latin-1') + b'\n')
+    assert report(study).exists()
+
+
+def test_two_drivers_do_not_take_each_others_checkpoints(tmp_path):
+    from evolora.utils.files import locked
+    place = tmp_path / 'single-2'
+    place.mkdir()
+    code = ('import sys; from evolora.experiments.study import work\n'
+            'work("{}", None, {}, sys.argv[1])')
+    with locked(place):
+        other = subprocess.run([sys.executable, '-c', code, str(place)], capture_output=True, text=True)
+    assert other.returncode == 1 and 'ValueError: expected' in other.stderr and 'is at work' in other.stderr

@@ -108,6 +108,29 @@ def test_a_trial_that_fails_is_out_and_all_of_them_are_an_error(plan, tmp_path, 
     assert not (tmp_path / 'y/tuning.json').exists() and not (tmp_path / 'y/cells/mine-1.json').exists()
 
 
+def test_a_trial_of_which_one_seed_failed_is_no_winner(plan, tmp_path, monkeypatch):
+    twice = plan.model_copy(update={'tuning': plan.tuning.model_copy(update={'seeds': 2})})
+    last = max(twice.seeds) + 101
+    def broken(plan, cell, *rest, **how):
+        best = cell.condition.startswith('mine_t') and rate(plan.condition(cell)) >= .5
+        if best and cell.seed == last: raise ValueError('blown up')
+        return made(plan, cell, *rest, **how)
+    monkeypatch.setattr(module, 'make_cell', broken)
+    study, *_ = run(twice, tmp_path / 'x')
+    assert study.final.variant('mine').condition().plasticity.learning_rate < .01
+
+
+@pytest.mark.parametrize('old, new, says', [
+    ('rank: [2, 4]', 'rank: [2, 2]', 'each value once'), ('rank: [2, 4]', 'name: [a, b]', "got 'name'"),
+    ('trials: 4', 'trials: 3', '4 or more'), ('name: mine', f'name: {"m" * 35}', 'tuning.knobs'),
+    ('rank: [2, 4]', 'plasticity: [1, 2]', 'inside of another'), ('trials: 4', 'trials: 1000', 'other settings')])
+def test_trials_are_not_padded(tmp_path, old, new, says):
+    assert old in TEXT
+    (tmp_path / 'x.yaml').write_text(TEXT.replace(old, new))
+    with pytest.raises(ValueError) as error: Study(tmp_path / 'x.yaml', tmp_path / 'x')
+    assert says in str(error.value) and '\n' not in str(error.value)
+
+
 def test_a_cell_that_fails_later_keeps_the_tuning(plan, tmp_path, monkeypatch):
     def broken(plan, cell, *rest, **how):
         if cell == ('mine', 2, 'embedded', 80., 'default'): raise ValueError('gone')
