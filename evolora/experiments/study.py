@@ -23,8 +23,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ..ecology.run_folder import config_differences, differences
 from .study_cell import hashes_of_cell, host_of, make_cell, share_done
 from .study_results import as_rows, checked_cell
-from .study_tuning import (
-    Trial, begun, round_plan, rounds, scored, survivors, trials_of, tuned_plan)
+from .study_tuning import Trial, begun, round_plan, rounds, scored, survivors, trials_of
+from .study_tuning import tuned_plan
 from .study_plan import Cell, Plan, code_version, grid, load_plan, name_of, needed, share_of
 from ..utils.cluster import cluster_each, join_cluster
 from ..utils.files import about, append, locked, parse_json, read_file, read_json, write_whole
