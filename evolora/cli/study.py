@@ -24,8 +24,8 @@ def shard_of(text: str) -> tuple[int, int]:
     return int(own), int(all_)
 
 # %% ../../nbs/15_cli/08_study.ipynb #a6ba907c
-EPILOG = ('The keys of a file: name, question, refuted_by, hosts, worlds, budgets, seeds, conditions (names, or name, of, '
-          'changes, settings, generations, budget_of, examples_of), measured, comparisons, correction, tuning; '
+EPILOG = ('The keys of a file: name, question, refuted_by, hosts, worlds, budgets, seeds, conditions (names, or name, '
+          'of, changes, settings, generations, budget_of, examples_of), measured, comparisons, correction, tuning; '
           'nbs/tutorials/06 writes one, and nbs/experiments has ours. Ctrl-C keeps what is done, and the '
           'same command goes on. Jobs of an array share a folder: `evolora study FILE --shard 3/8`, and at the end '
           'once `evolora study FILE --collect`. With Ray, the members of a cluster trust each other.')
