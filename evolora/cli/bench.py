@@ -130,7 +130,7 @@ def study(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
     plan = check.small_plan(2, 25.) if quick else check.small_plan()
     with TemporaryDirectory() as scratch, progress() as bar:
         here = Path(scratch)
-        turns = 1 if quick else 3
+        turns = 1 if quick else 2
         timed = check.timings(plan, here, turns, tick=bar.steps('timing', 2 * turns))
         same = check.ways(check.small_plan(2, 25.), _new(here / 'ways'), tick=bar.steps('ways to run', 4))
         killed = None if quick else check.kills(check.small_plan(3, 60.), _new(here / 'kills'), kills, seed,

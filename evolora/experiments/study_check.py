@@ -27,7 +27,7 @@ from ..utils.files import parse_json, write_whole
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_experiments/12_study_check.ipynb #994d517b
-def small_plan(seeds: int = 8, budget: float = 130.) -> Plan:
+def small_plan(seeds: int = 6, budget: float = 130.) -> Plan:
     "Cells of some seconds each"
     return Plan(name='checked', question='Is the driver to be trusted?', seeds=tuple(range(1, seeds + 1)),
                 budgets=(budget,), conditions=('single', Variant(name='local', settings={'match': 'flops'})),
