@@ -163,5 +163,6 @@ def cheat_study(evaluator: Evaluator, workers: Workers | None = None, names: Seq
     return list(rows.values())
 
 def got_away(row: dict) -> bool:
-    "Whether a cheat was measured and is not known to be worse"
-    return row['status'] == 'ok' and row['verdict'] != 'worse'
+    "Whether a cheat was measured, is another mechanism than softmax, and is not known to be worse"
+    same = row.get('gain') == row.get('low') == row.get('high') == 0       # it never came to cheat: softmax to the bit
+    return row['status'] == 'ok' and row['verdict'] != 'worse' and not same

@@ -49,6 +49,12 @@ def test_away_is_who_was_measured_and_is_not_known_to_be_worse(status, verdict, 
     assert got_away(dict(status=status, verdict=verdict)) is away
 
 
+def test_a_cheat_that_never_comes_to_cheat_is_softmax():
+    "To the bit: then it has no score that it does not deserve"
+    row = dict(status='ok', verdict='unclear', gain=0., low=0., high=0.)
+    assert not got_away(row) and got_away(row | {'high': 1e-9})
+
+
 def test_an_honest_program_would_get_away(judge, monkeypatch):
     "So the study can fail"
     monkeypatch.setitem(CHEATS, 'honest', ('is softmax', 'def matrix(self, q, k, x): return '
