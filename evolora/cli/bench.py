@@ -169,8 +169,10 @@ def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embe
         sizes = Sizes(late=50, sequences=40, logs=60, merges=10, homes=2, tasks=1000, runs=5)
     with TemporaryDirectory() as scratch:
         one = Study(plan, out or (Path(scratch) / 'quick' if quick else None))
+        one.check_place()
+        loaded = load_host(host, threads=1)
         one.prepare()
-        tables = merge_ablation.acceptance(one.folder, load_host(host, threads=1), sizes, log=log)
+        tables = merge_ablation.acceptance(one.folder, loaded, sizes, log=log)
         error, cells = _made(one, 1 if quick else jobs), list(one.cells().values())
         found = merge_ablation.report(tables, cells)
         _publish('assimilation', merge_ablation.rows(found), merge_ablation.targets(tables, cells),
@@ -296,6 +298,7 @@ def real(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'smollm2-135m
     from evolora.experiments.suite import suite_plan
     from evolora.tasks.families import Cell
     plan = _seeds(suite_plan(host), max(seeds, 1))
+    Study(plan, out).check_place()
     loaded, n = load_host(host, threads=threads), 16 if quick else 128
     found, seconds, forecast = calibration.known_calibration(loaded), [], None
     with progress() as bar:

@@ -99,6 +99,15 @@ class Study:
         "The plan with the settings that tuning chose; ValueError before it has"
         return tuned_plan(self.plan, self.tried.chosen) if self.plan.tuning else self.plan
 
+    def check_place(self) -> None:
+        "ValueError where there can be no such folder; nothing is left behind"
+        try: wrong = next((p for p in (self.folder, *self.folder.parents) if p.exists()), Path('.'))
+        except OSError as error: raise ValueError(f"expected a place for a folder, got {self.folder!s:.80} "
+                                                  f"({error.strerror or error}); choose another with --out") from None
+        if not wrong.is_dir() or self.folder.is_symlink() and not self.folder.exists():
+            raise ValueError(f"expected a place for the folder of a study, got {self.folder}; choose another with "
+                             "--out")
+
     def prepare(self) -> None:
         "Write the plan into a new folder; ValueError for a folder of another study, with the difference in words"
         path, mine = self.folder / _RECORD, self.plan.model_dump(mode='json')
@@ -202,6 +211,7 @@ def run(self: Study, *, jobs: int = 1, # processes, one thread each; 1 is this o
     "Make the cells that are missing; `Unfinished` at the end when some failed. Ctrl-C keeps what is done"
     if jobs < 1: raise ValueError(f"expected 1 or more jobs, got {jobs}; one for each core is usual")
     mine, cluster = share_of(self.plan, *shard), join_cluster(ray) if ray is not None else None
+    self.check_place()
     if not cluster:
         for place in {(c.world, c.host): c for c in mine}.values(): host_of(self.plan, place)   # or fail at once
     self.prepare()

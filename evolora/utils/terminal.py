@@ -140,7 +140,8 @@ def meanwhile(look: Callable[[], str], every: float = .25, *, error: bool = Fals
               ) -> Iterator[Callable[[str], None]]:
     "What is under way, in words, while a block runs on a terminal; yields what prints a line above it"
     console, over, out = Console(stderr=True), Event(), sys.stderr if error else sys.stdout
-    if not (console.is_terminal and sys.stderr.isatty()):       # the first is also true where colours are forced
+    # Where colours are forced, as in a notebook, everything calls itself a terminal.
+    if not (console.is_terminal and ('FORCE_COLOR' not in os.environ or console.file.isatty())):
         yield partial(print, flush=True, file=out)
         return
     status = console.status('')

@@ -206,9 +206,9 @@ def test_a_hostile_file_prints_no_escape_codes(cli, here):
 
 
 def test_ray_that_is_not_installed_is_one_line(cli, monkeypatch):
-    monkeypatch.setattr('evolora.attention.scoring.workers.find_spec', lambda name: None)
+    monkeypatch.setattr('evolora.utils.cluster.find_spec', lambda name: None)
     code, out, err = cli('evolve', *SEARCH, '--ray', 'local')
-    assert code == 2 and err.splitlines()[-1].startswith('evolora: ray expected to be installed') and not out
+    assert code == 2 and err.splitlines()[-1].startswith('evolora: expected Ray on this machine') and not out
     assert 'Traceback' not in err and not Path('searches').exists()
 
 
