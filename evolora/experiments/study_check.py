@@ -27,8 +27,8 @@ from ..utils.files import parse_json, write_whole
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_experiments/12_study_check.ipynb #994d517b
-def small_plan(seeds: int = 6, budget: float = 130.) -> Plan:
-    "Cells of some seconds each"
+def small_plan(seeds: int = 6, budget: float = 400.) -> Plan:
+    "Cells of a dozen seconds each: two processes need six to begin, which shorter ones would be about"
     return Plan(name='checked', question='Is the driver to be trusted?', seeds=tuple(range(1, seeds + 1)),
                 budgets=(budget,), conditions=('single', Variant(name='local', settings={'match': 'flops'})),
                 measured={'id': 48, 'stream': 'selection', 'also': ['curve'], 'points': 2, 'probe': 48})
@@ -51,18 +51,18 @@ def _study(*arguments) -> subprocess.Popen:
 
 # %% ../../nbs/13_experiments/12_study_check.ipynb #d51c5b2e
 def timings(plan: Plan, folder: str | Path, repeats: int = 1, tick: Callable[[], None] = lambda: None) -> list[dict]:
-    "A row a turn: seconds of one process and of two, begun with all that they import, and the share that is no cell's"
+    "A row a turn: seconds of one process and of two, of their cells, and the share of one that is no cell's"
     rows = []
     for turn in range(repeats):
-        took, own = {}, 0.
+        took, own = {}, {}
         for jobs in (1, 2) if turn % 2 == 0 else (2, 1):        # neither is always the first
             study, start = Study(plan, Path(folder) / f'turn {turn} by {jobs}'), time.perf_counter()
             study.run(jobs=jobs, log=lambda line: None)
             took[jobs] = time.perf_counter() - start
-            if jobs == 1: own = sum(row.get('seconds', 0.) for row in _log(study.folder))
+            own[jobs] = sum(row.get('seconds', 0.) for row in _log(study.folder))
             tick()
-        rows.append({'one': took[1], 'two': took[2], 'cells': own, 'overhead': took[1] / own - 1,
-                     'speedup': took[1] / took[2]})
+        rows.append({'one': took[1], 'two': took[2], 'cells': own[1], 'cells of two': own[2],
+                     'overhead': took[1] / own[1] - 1, 'speedup': took[1] / took[2]})
     return rows
 
 def _log(folder: Path) -> list[dict]:
