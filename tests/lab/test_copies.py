@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from evolora.experiments.study_plan import own_studies
 from evolora.lab import open_notebooks as notebooks
 from evolora.cli.app import main
 from evolora.lab.open_notebooks import copy_notebooks, lab_command, lab_notebooks
@@ -108,6 +109,8 @@ def built(tmp_path_factory):
     for name in ('setup.py', 'settings.ini', 'README.md', 'LICENSE'): shutil.copy(ROOT / name, copy)
     for name in ('evolora', 'nbs/lab'):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns('__pycache__', '.*'))
+    (copy / 'nbs/experiments').mkdir()
+    for path in (ROOT / 'nbs/experiments').glob('*.yaml'): shutil.copy(path, copy / 'nbs/experiments')
     def build(kind, folder):
         code = f'from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})'
         done = subprocess.run([sys.executable, '-c', code], cwd=folder, capture_output=True, text=True)
@@ -119,7 +122,7 @@ def built(tmp_path_factory):
     return source, next(out.glob('*.whl'))
 
 
-def test_the_notebooks_travel_with_the_package(built, tmp_path):
+def test_the_notebooks_and_the_studies_travel_with_the_package(built, tmp_path):
     source, wheel = built
     with tarfile.open(source) as archive: names = {name.partition('/')[2] for name in archive.getnames()}
     assert {'settings.ini', f'nbs/lab/{FIRST}'} <= names
@@ -131,3 +134,9 @@ def test_the_notebooks_travel_with_the_package(built, tmp_path):
     found = [Path(line) for line in done.stdout.split()]
     assert found == sorted((tmp_path / 'site' / 'evolora' / '_lab').glob('*.ipynb'))
     assert [path.name for path in found] == [path.name for path in lab_notebooks()]
+    code = 'from evolora.experiments.study_plan import own_studies; print(*own_studies().values(), sep="\\n")'
+    done = subprocess.run([sys.executable, '-c', code], cwd=tmp_path / 'site', env=env, capture_output=True, text=True,
+                          check=True)
+    studies = [Path(line) for line in done.stdout.split()]
+    assert studies == sorted((tmp_path / 'site' / 'evolora' / '_studies').glob('*.yaml'))
+    assert {path.stem for path in studies} == set(own_studies())
