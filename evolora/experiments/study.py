@@ -73,7 +73,9 @@ class Study:
                 raise ValueError('expected the record of a study, got something else')
             return found
 
-    def path(self, cell: Cell) -> Path: return self.folder / 'cells' / f'{name_of(self.plan, cell)}.json'
+    def path(self, cell: Cell) -> Path:
+        "The file of a cell, made or not"
+        return self.folder / 'cells' / f'{name_of(self.plan, cell)}.json'
 
     @property
     def failed(self) -> dict[Cell, str]:

@@ -98,6 +98,7 @@ class Curve:
         self.known = {p[0]: p for p in self.points}
 
     def look(self, trained: Trained) -> None:
+        "Ask selection questions now: a point is [GFLOPs spent, accuracy as a share]"
         at = round(trained.spent.gflops, 3)
         if at not in self.known:
             self.known[at] = [at, round(interim_accuracy(trained, self.tasks), 4)]

@@ -28,7 +28,7 @@ from ..utils.randomness import stream
 
 # %% ../../nbs/13_experiments/12_study_check.ipynb #994d517b
 def small_plan(seeds: int = 6, budget: float = 400.) -> Plan:
-    "Cells of a dozen seconds each: two processes need six to begin, which shorter ones would be about"
+    "Cells of a dozen seconds each: two processes need some to begin, which shorter ones would be about"
     return Plan(name='checked', question='Is the driver to be trusted?', seeds=tuple(range(1, seeds + 1)),
                 budgets=(budget,), conditions=('single', Variant(name='local', settings={'match': 'flops'})),
                 measured={'id': 48, 'stream': 'selection', 'also': ['curve'], 'points': 2, 'probe': 48})

@@ -303,9 +303,13 @@ class Plan(_Model):
                 raise ValueError('comparisons of kind ood expected questions there, got measured.ood 0')
         return self
 
-    def variant(self, name: str) -> Variant: return next(c for c in self.conditions if c.name == name)
+    def variant(self, name: str) -> Variant:
+        "The condition of this name, as the file has it"
+        return next(c for c in self.conditions if c.name == name)
 
-    def world(self, name: str) -> World: return next(w for w in self.worlds if w.name == name)
+    def world(self, name: str) -> World:
+        "The world of this name"
+        return next(w for w in self.worlds if w.name == name)
 
     def condition(self, cell: 'Cell') -> Condition:
         "What is trained in a cell"
