@@ -44,6 +44,8 @@ _JSON = Annotated[bool, typer.Option('--json', help='One JSON object on the last
 _QUICK = Annotated[bool, typer.Option('--quick', help='A small part, in at most 45 seconds.')]
 _OUT = Annotated[Path | None, typer.Option(help='A new file for the JSON object.')]
 _HOST = Annotated[str, typer.Option(help='`embedded`, a model folder, or a Hugging Face id.')]
+_SEEDS = Annotated[int | None, typer.Option(min=1, help='So many seeds, from 1. Default: as the study says.')]
+_JOBS = Annotated[int, typer.Option(min=1, max=1024, help='Processes, one thread each.')]
 
 # %% ../../nbs/15_cli/06_bench.ipynb #b62ec0de
 @bench_app.command()
@@ -100,9 +102,7 @@ def _seeds(plan, n: int | None): # None: as the plan says
 @bench_app.command(epilog='On the embedded host the study `learning`, on another one the study `real`, both files in '
                           'nbs/experiments. A second call makes the cells that are missing.')
 def suite(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded',
-          seeds: Annotated[int | None, typer.Option(min=1, help='So many seeds, from 1. Default: as the study '
-                                                    'says.')] = None,
-          jobs: Annotated[int, typer.Option(min=1, max=1024, help='Processes, one thread each.')] = 2,
+          seeds: _SEEDS = None, jobs: _JOBS = 2,
           out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                    'runs/study-NAME.')] = None):
     "The headline: does an ecology learn more than simpler ways to spend the same compute? Takes hours, in pieces."
@@ -149,9 +149,7 @@ def _new(folder: Path) -> Path:
                           'twice, with merges and without, at equal compute. A second call makes the lives that are '
                           'missing.')
 def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded',
-                 seeds: Annotated[int | None, typer.Option(min=1, help='So many seeds, from 1. Default: as the study '
-                                                           'says.')] = None,
-                 jobs: Annotated[int, typer.Option(min=1, max=1024, help='Processes, one thread each.')] = 2,
+                 seeds: _SEEDS = None, jobs: _JOBS = 2,
                  out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                           'runs/study-merges.')] = None):
     "Are accepted merges real, and are they worth their compute? Takes about half an hour, in pieces."
