@@ -1,0 +1,45 @@
+"""What README says of the committed studies is what their cells say."""
+from pathlib import Path
+
+import pytest
+
+from evolora.experiments.study import Study
+from evolora.experiments.study_plan import own_studies
+from evolora.experiments.study_results import Results, crossed
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / 'README.md').read_text(encoding='utf-8')
+RESULTS = ROOT / 'nbs/experiments/results'
+COMMITTED = ('learning', 'longer', 'merges', 'untuned')
+
+
+@pytest.fixture(scope='module')
+def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED}
+
+
+@pytest.mark.parametrize('name', COMMITTED)
+def test_a_committed_study_is_whole_and_of_its_file(name):
+    study = Study(name, RESULTS / name)
+    assert name in own_studies() and not study.missing() and len(study.record['openings']) == 1
+    assert study.record['fingerprint'] == study.plan.fingerprint
+
+
+@pytest.mark.parametrize('study,a,b,way', [
+    ('learning', 'random_search', 'frozen', None), ('learning', 'ecology', 'frozen', None),
+    ('learning', 'single', 'frozen', None), ('learning', 'sft', 'frozen', None),
+    ('learning', 'ecology', 'single', None), ('learning', 'ecology', 'rft', None),
+    ('longer', 'ecology', 'single', None), ('merges', 'with', 'without', 'routed'),
+    ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None)])
+def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
+    own = results[study]
+    found = crossed(100 * (own.right(a, ('id',), way) - own.right(b, ('id',), way)), own.labels(('id',)))
+    text = '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−')
+    assert text.replace(' [', ' points [') in README or text in README, text
+
+
+@pytest.mark.parametrize('condition', ('frozen', 'random_search', 'ecology', 'single', 'sft'))
+def test_readme_has_the_share_of_right_answers(results, condition):
+    named = {'frozen': 'the frozen host', 'random_search': 'variation and selection', 'ecology': 'the ecology, each',
+             'single': 'one adapter, same rule', 'sft': 'one adapter, supervised'}[condition]
+    line = next(line for line in README.splitlines() if line.startswith(f'| {named}'))
+    assert f"| {100 * results['learning'].right(condition, ('id',)).mean():.0f} % |" in line
