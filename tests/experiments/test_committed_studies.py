@@ -29,7 +29,8 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('learning', 'single', 'frozen', None), ('learning', 'sft', 'frozen', None),
     ('learning', 'ecology', 'single', None), ('learning', 'ecology', 'rft', None),
     ('longer', 'ecology', 'single', None), ('merges', 'with', 'without', 'routed'),
-    ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None)])
+    ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None),
+    ('untuned', 'ecology', 'unmerged', 'routed'), ('untuned', 'ecology', 'unmerged', 'best')])
 def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
     own = results[study]
     found = crossed(100 * (own.right(a, ('id',), way) - own.right(b, ('id',), way)), own.labels(('id',)))
