@@ -1,4 +1,4 @@
-"""task families, strict graders, four streams, curriculum"""
+"""task families, strict graders, four streams, curriculum, worlds"""
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,6 +8,7 @@ from . import regexes as regexes
 from . import splits as splits
 from . import symbolic as symbolic
 from . import task_sets as task_sets
+from . import worlds as worlds
 from .family import (
     Family as Family, Grade as Grade, MAX_DEPTH as MAX_DEPTH, MAX_NESTING as MAX_NESTING, MAX_REPLY as MAX_REPLY,
     MAX_TEXT as MAX_TEXT, Task as Task, final_line as final_line, last_json as last_json, last_match as last_match,
@@ -16,7 +17,8 @@ from .family import (
 )
 from .symbolic import (
     CodeFormat as CodeFormat, JsonRepair as JsonRepair, Logic as Logic, Math as Math, MultiStep as MultiStep,
-    Sequence as Sequence, Sort as Sort, WORDS as WORDS, WordCount as WordCount,
+    Sequence as Sequence, Sort as Sort, WORDS as WORDS, WordCount as WordCount, in_marks as in_marks,
+    last_marks as last_marks, marks_of as marks_of, other_marks as other_marks,
 )
 from .language import (
     After as After, CITIES as CITIES, CLASSES as CLASSES, Codes as Codes, Fields as Fields, JOBS as JOBS,
@@ -54,4 +56,8 @@ from .curriculum import (
     CellBandit as CellBandit, Curriculum as Curriculum, CurriculumConfig as CurriculumConfig, Forager as Forager,
     budgets as budgets, fair_share as fair_share, families_of as families_of, family_of as family_of,
     joined as joined,
+)
+from .worlds import (
+    SCHEDULES as SCHEDULES, World as World, WorldConfig as WorldConfig, conventions as conventions, drawn as drawn,
+    new as new, recurring as recurring, register_schedule as register_schedule, skewed as skewed, under as under,
 )

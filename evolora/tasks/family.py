@@ -62,6 +62,7 @@ class Family:
     def draw(self, rng: np.random.Generator, depth: int, difficulty: float) -> Task: raise NotImplementedError
     def read(self, line: str, task: Task): "The value that the answer line holds, or None"; return line or None
     def extract(self, text: str) -> str: "The part of a reply that `extraction` describes"; return final_line(text)
+    def extract_for(self, text: str, task: Task) -> str: "The same for this task"; return self.extract(text)
     def progress(self, value, task: Task) -> float: return float(value == task.answer)
     def slip(self, task: Task,
              rng: np.random.Generator) -> str: "A careless, well-formed wrong answer"; raise NotImplementedError
@@ -82,7 +83,7 @@ class Family:
               extract: bool = False, # look for the answer as `extraction` states, not only on the last line
              ) -> Grade:
         "Grade a whole reply: an unreadable one counts as no progress"
-        value = self.read(self.extract(text) if extract else final_line(text), task)
+        value = self.read(self.extract_for(text, task) if extract else final_line(text), task)
         if value is None: return Grade(False, 0.0, False)
         progress = float(self.progress(value, task))
         return Grade(True, progress, progress == 1.0)

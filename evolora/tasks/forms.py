@@ -70,7 +70,7 @@ class Form(BaseModel):
     def read(self, task: Task, text: str):
         "The value that a reply holds, or None"
         family = family_named(task.family)
-        return family.read(family.extract(text) if self.extract else final_line(text), task)
+        return family.read(family.extract_for(text, task) if self.extract else final_line(text), task)
 
     def grade(self, task: Task, text: str) -> Grade: "What a reply is worth"; return grade(task, text,
                                                                                          extract=self.extract)

@@ -13,6 +13,7 @@ import numpy as np
 import re2
 
 from .family import Family, last_match, pick, plain_line
+from .symbolic import in_marks, last_marks, other_marks
 
 # %% ../../nbs/03_tasks/05_regexes.ipynb #a092db60
 MAX_PATTERN = 40        # characters; a longer one is not looked at
@@ -84,7 +85,7 @@ def _sample(atoms, rng, n: int, good: bool) -> list[str]:
 # %% ../../nbs/03_tasks/05_regexes.ipynb #c7ca3d48
 class Recognition(Family):
     "For four texts, does the whole text match?"
-    name, longest, coin, lowest = 'regex.recognition', 4, 1 / 16, 0
+    name, longest, coin, lowest, habits = 'regex.recognition', 4, 1 / 16, 0, ('digits', 'signs', 'letters')
     instruction = 'Reply with y or n for each, as one word of four letters.'
     extraction = 'the last word of four letters y and n'
     def draw(self, rng, depth, difficulty):
@@ -101,7 +102,8 @@ class Recognition(Family):
         return text
 
     def extract(self, text): return last_match(r'\b[yn]{4}\b', text)
-    def read(self, line, task): return line if re.fullmatch('[yn]{4}', line) else None
+    def extract_for(self, text, task): return last_marks(text, task.answer or 'yn')      # '': nobody knows it yet
+    def read(self, line, task): return in_marks(line, task.answer or 'yn')
     def progress(self, value, task):
         right = np.mean([x == y for x, y in zip(value, task.answer)])
         return max(0.0, 2 * float(right) - 1)
@@ -112,6 +114,7 @@ class Recognition(Family):
         "Goes by the first letter of the text alone"
         first = set(re.match(r'\[(..)\]|\((.)|(.)', task.meta['pattern']).group(0).strip('[]('))
         return ''.join('y' if t[0] in first else 'n' for t in task.meta['texts'])
+    def habit(self, task, name): "In other marks: 1 and 0, + and -, or T and F"; return other_marks(task.answer, name)
 
 # %% ../../nbs/03_tasks/05_regexes.ipynb #56280d17
 def _longer(atoms) -> list[str]:

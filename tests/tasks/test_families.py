@@ -244,6 +244,35 @@ def test_under_a_habit_another_answer_is_right(cell):
         assert np.mean(apart) > .75, name
 
 
+_SYMBOLIC = [Cell(f, d) for f in ('math.sequence', 'string.sort', 'word.count', 'logic.bool', 'json_repair',
+                                  'code.format', 'regex.recognition') for d in FAMILIES[f].depths]
+
+
+@pytest.mark.parametrize('cell', _SYMBOLIC, ids=str)
+def test_symbols_have_four_conventions_that_exclude_each_other(cell):
+    "Of two conventions at most one is right on nearly all tasks, in both readings, and the right one is wholly right"
+    family, apart = FAMILIES[cell.family], []
+    for task in drawn(cell).tasks[:60]:
+        worlds = [task, *(family.with_habit(task, name) for name in family.habits)]
+        assert len(worlds) == 4 and all(len(t.answer) <= family.longest for t in worlds)
+        for extract in (False, True):
+            right = [[grade(t, other.answer, extract).success for other in worlds] for t in worlds]
+            assert all(right[i][i] for i in range(4))
+        assert all(grade(t, t.answer) == grade(t, f'Well.\n{t.answer}', True) == Grade(True, 1., True) for t in worlds)
+        apart.append(np.sum(right) == 4)
+    assert np.mean(apart) > (.4 if cell.depth == 0 else .8), cell
+
+
+@pytest.mark.parametrize('text,answer,says', [
+    ('it is +-+- then', '----', '+-+-'), ('a+-+-', '++++', ''), ('x: 10-01', '+-+-', ''),
+    ('TFTF, so 1010', 'TTTT', 'TFTF'),
+    ('TFTF, so 1010', '1010', '1010'), ('ynny', 'TTTT', ''), ('-TFTF', 'TFFF', 'TFTF')])
+def test_marks_are_read_as_the_task_wants_them(text, answer, says):
+    task = replace(one_task('logic.bool'), answer=answer)
+    assert FAMILIES['logic.bool'].extract_for(text, task) == says
+    assert FAMILIES['logic.bool'].read('TFTF', task) == ('TFTF' if {*answer} <= {*'TF'} else None)
+
+
 @every_plain_cell
 def test_a_list_pays_for_every_part_that_is_right(cell):
     for task in drawn(cell).tasks[:40]:
