@@ -1,4 +1,4 @@
-"""the population of adapters and its learning rules"""
+"""the population of adapters, its learning rules, and scoring"""
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

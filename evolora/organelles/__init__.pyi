@@ -1,6 +1,7 @@
 from . import learning_rules as learning_rules
 from . import lessons as lessons
 from . import population as population
+from . import scoring as scoring
 from . import updates as updates
 from .population import (
     Organelle as Organelle, Population as Population, Traits as Traits, delta_norm as delta_norm,
@@ -18,4 +19,7 @@ from .updates import (
     KEEPS_BASIS as KEEPS_BASIS, Plasticity as Plasticity, PlasticityConfig as PlasticityConfig, carried as carried,
     centred_ranks as centred_ranks, evolution_strategy as evolution_strategy, group_advantage as group_advantage,
     kl_from_host as kl_from_host,
+)
+from .scoring import (
+    Scores as Scores, score as score, scoring_flops as scoring_flops,
 )
