@@ -1,4 +1,5 @@
 from . import ledger as ledger
+from . import market as market
 from . import prices as prices
 from .prices import (
     COST_VERSION as COST_VERSION, EconomyConfig as EconomyConfig, Prices as Prices, Reward as Reward,
@@ -8,4 +9,7 @@ from .prices import (
 )
 from .ledger import (
     ACCOUNTS as ACCOUNTS, Audit as Audit, Ledger as Ledger,
+)
+from .market import (
+    Book as Book, Market as Market, MarketConfig as MarketConfig, likelihood_of as likelihood_of,
 )

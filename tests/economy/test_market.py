@@ -1,0 +1,160 @@
+"""The market: money is conserved, and with everything at stake it is Bayes' rule."""
+import json
+from math import fsum
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from evolora.economy.market import Book, Market, MarketConfig, likelihood_of
+
+IDS = [f'o{i}' for i in range(1, 7)]
+chance = st.floats(0, 1)
+
+
+def book(n=4):
+    found = Book()
+    for i, who in enumerate(IDS[:n]): found.enter(who, 1 / (i + 1))
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.lists(st.floats(.001, 1), min_size=4, max_size=4), st.booleans()), min_size=1,
+                max_size=60))
+def test_all_at_stake_is_the_posterior_computed_by_hand(answers):
+    found, log = book(), np.zeros(4)
+    for p, right in answers:
+        p = np.minimum(p, .999)
+        found.bet(likelihood_of(right, dict(zip(IDS, p))))
+        log += np.log(p if right else 1 - p)
+    posterior = np.exp(log - log.max())
+    posterior /= posterior.sum()
+    assert np.abs(np.array([found.stakes[who] for who in IDS[:4]]) - posterior).max() < 1e-9
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_money_is_conserved_whatever_happens(data):
+    market = Market(MarketConfig(bet=data.draw(st.sampled_from([.3, 1.])), even=data.draw(st.sampled_from([0., .02])),
+                                 past=data.draw(st.sampled_from([0., .05]))), ('sort', 'count'))
+    market.enter('o1')
+    born, rows = 1, []
+    for _ in range(data.draw(st.integers(1, 25))):
+        what = data.draw(st.sampled_from(['bet', 'bet', 'bet', 'enter', 'leave']))
+        if what == 'enter':
+            born += 1
+            market.enter(f'o{born}')
+        elif what == 'leave' and len(market.holders) > 1: market.leave(data.draw(st.sampled_from(market.holders)))
+        else:
+            asked = data.draw(st.lists(st.sampled_from(market.holders), min_size=1, unique=True))
+            market.settle(data.draw(st.sampled_from(['sort', 'count'])), {who: data.draw(chance) for who in asked})
+        assert market.audit() <= 1e-12
+        for b in (*market.books.values(), *market.trust.values()):
+            assert abs(fsum(b.stakes.values()) - 1) <= 1e-12 and all(w >= -1e-15 for w in b.stakes.values())
+        rows += market.rows(0)
+    moved = pd.DataFrame(rows).groupby(['book', 'organelle']).amount.sum()
+    for name, b in market.books.items():
+        for who, w in b.stakes.items(): assert moved[name or 'all', who] == pytest.approx(w, abs=1e-9)
+    assert abs(fsum(market.belief('sort').values()) - 1) <= 1e-9
+
+
+def test_births_and_deaths_are_no_opinion():
+    b = book()
+    b.bet(dict(zip(IDS, (.9, .5, .2, .1))))
+    before = {who: b.stakes[who] / b.stakes['o2'] for who in IDS[:4]}
+    b.enter('o5', .25)
+    assert b.stakes['o5'] == pytest.approx(.25)
+    assert {who: b.stakes[who] / b.stakes['o2'] for who in IDS[:4]} == pytest.approx(before)
+    b.leave('o1')
+    assert b.stakes['o3'] / b.stakes['o2'] == pytest.approx(before['o3']) and fsum(b.stakes.values()) == 1.
+    for who in ('o2', 'o3', 'o4', 'o5'): b.leave(who)
+    assert not b.stakes
+
+
+def test_a_holder_that_was_not_asked_keeps_its_stake_to_the_last_bit():
+    b = book()
+    b.bet({'o1': .9, 'o2': .1})
+    assert [b.stakes[who] for who in ('o3', 'o4')] == pytest.approx([.25, .25], abs=1e-15)
+    assert b.stakes['o1'] == pytest.approx(.45)
+
+
+def test_an_answer_that_nobody_thought_possible_teaches_nothing():
+    b = book()
+    before = dict(b.stakes)
+    assert b.bet(dict.fromkeys(IDS[:4], 0.)) == 0. and b.stakes == before
+
+
+def test_small_bets_leave_the_less_accurate_something_and_shares_bring_them_back():
+    def after(part, even=0., past=0.):
+        b = book()
+        for _ in range(200):
+            b.bet(dict(zip(IDS, (.9, .6, .3, .1))), part)
+            b.spread(even, past)
+        return b
+    whole, half, even = after(1.), after(.1), after(1., .02)
+    assert whole.stakes['o2'] < 1e-12 and half.stakes['o2'] > 1e-6 and even.stakes['o4'] > .004
+    rich = after(1., 0., .02)
+    assert rich.stakes['o2'] > rich.stakes['o4']        # o2 was rich for longer
+
+
+def test_who_was_rich_before_comes_back_sooner_than_who_never_was():
+    "Mixing past posteriors: o1 was right, o2 is right now; of o1 and o3, o1 is the one that a change brings back"
+    def turn(**share):
+        b = book()
+        for who in ('o1', 'o2'):
+            for _ in range(60):
+                b.bet({k: .8 if k == who else .1 for k in IDS[:4]})
+                b.spread(**share)
+        return b.stakes
+    past = turn(even=.001, past=.02)
+    even = turn(even=.021, past=0.)
+    assert past['o1'] > 3 * past['o3'] and even['o1'] == pytest.approx(even['o3'])
+
+
+@pytest.mark.parametrize('books', ('both', 'all', 'family'))
+def test_a_market_that_was_saved_goes_on_bit_for_bit(books):
+    def live(market, answers, seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(answers):
+            family = ('sort', 'count')[int(rng.integers(2))]
+            market.settle(family, likelihood_of(bool(rng.integers(2)), dict(zip(market.holders, rng.random(9)))))
+        return market
+    def make():
+        market = Market(MarketConfig(books=books, past=.01), ('sort', 'count'))
+        for who in IDS: market.enter(who)
+        return market
+    whole = live(live(make(), 50, 1), 50, 2)
+    saved, again = json.loads(json.dumps(live(make(), 50, 1).state())), make()
+    again.restore(saved)
+    assert live(again, 50, 2).state() == whole.state() and again.rows(3) == whole.rows(3)
+
+
+def test_trust_goes_to_the_book_that_bets_better():
+    "Families that agree make the common book worth more, families that do not make it worth less"
+    def trust(agree):
+        market = Market(MarketConfig(), ('sort', 'count'))
+        for who in IDS[:4]: market.enter(who)
+        for n in range(400):
+            world = n // 50
+            right = {'sort': IDS[world % 4], 'count': IDS[world % 4 if agree else (3 * world + 1) % 4]}
+            family = ('sort', 'count')[n % 2]
+            market.settle(family, {who: .6 if who == right[family] else .1 for who in market.holders})
+        return np.mean([b.stakes['all'] for b in market.trust.values()])
+    assert trust(True) > .5 > trust(False)
+
+
+@pytest.mark.parametrize('break_it,says', [
+    (lambda m: m.settle('sort', {'o1': 1.5}), 'likelihood expected finite and in'),
+    (lambda m: m.settle('sort', {'o1': float('nan')}), 'likelihood expected finite'),
+    (lambda m: m.settle('sort', {'o7': .5}), 'holds no stake'),
+    (lambda m: m.settle('jump', {'o1': .5}), 'family of this'),
+    (lambda m: m.enter('o1'), 'holds a stake already'), (lambda m: m.leave('o9'), 'holds no stake'),
+    (lambda m: MarketConfig(bet=0.), 'greater than 0'), (lambda m: MarketConfig(books='some'), 'should match pattern')])
+def test_bad_input_is_one_line_and_changes_nothing(break_it, says):
+    market = Market(MarketConfig(), ('sort',))
+    market.enter('o1')
+    market.enter('o2')
+    before = market.state()
+    with pytest.raises((ValueError, KeyError), match=says): break_it(market)
+    assert market.state() == before
