@@ -26,6 +26,7 @@ from ..organelles.updates import PlasticityConfig
 from ..tasks.curriculum import CurriculumConfig
 from ..tasks.forms import Form, form_named
 from ..tasks.families import ID_CELLS, Cell, cell_hashes
+from ..tasks.worlds import SCHEDULES, WorldConfig
 from ..utils.files import read_yaml
 
 # %% ../../nbs/07_ecology/03_config.ipynb #d1c8f41c
@@ -46,6 +47,7 @@ class EcologyConfig(BaseModel):
     traits: Traits = Field(Traits(), description='traits of the founders')
     form: Form = Field(Form(), description='how questions are put and replies are read, see `forms`: fields, or the '
                                            'name of one of four')
+    world: WorldConfig = Field(WorldConfig(), description='which answer is right when, see `worlds`')
     temperature: float = Field(1., ge=0, description='sampling temperature of answers; 0 is greedy')
     max_new_tokens: int = Field(48, ge=1, le=8192, description='tokens after which an answer is cut')
     batch: int = Field(512, ge=1, le=1 << 16, description='rows answered at once; lower it when memory is short')
@@ -66,24 +68,31 @@ class EcologyConfig(BaseModel):
 
     @property
     def own_parts(self) -> dict[str, str]:
-        "Fingerprints of its families, rule and gates that a user has added; {} where all are the library's"
+        "Fingerprints of its families, rule, gates and schedule that a user has added; {} where all are the library's"
         return (cell_hashes(Cell.parse(c) for c in self.cells) | RULES.hashes([self.plasticity.rule])
-                | GATES.hashes(self.assimilation.gates))
+                | GATES.hashes(self.assimilation.gates) | SCHEDULES.hashes([self.world.schedule]))
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        "The families of its cells, in order"
+        return tuple(dict.fromkeys(Cell.parse(c).family for c in self.cells))
 
     @field_validator('form', mode='before')
     @classmethod
     def _named(cls, form): return form_named(form)
 
     @model_serializer(mode='wrap')
-    def _plain_form_left_out(self, usual):
-        # Runs and results from before there were forms have the hashes of configurations without one.
+    def _defaults_left_out(self, usual):
+        # Runs and results from before there were forms and worlds have the hashes of configurations without them.
         values = usual(self)
         if self.form.plain: values.pop('form', None)
+        if self.world.static: values.pop('world', None)
         return values
 
     @model_validator(mode='after')
     def _agree(self):
         for cell in self.cells: Cell.parse(cell)
+        self.world.check(self.families)
         for name, value, limit, most in (('rank', self.rank, 'max_rank', self.max_rank),
                                          ('founders', self.founders, 'capacity', self.capacity),
                                          ('variation.mu', self.variation.mu, 'capacity', self.capacity)):

@@ -6,8 +6,6 @@
 __all__ = ['Ecology']
 
 # %% ../../nbs/07_ecology/07_ecology.ipynb #efcd8c0c
-import os
-import signal
 import threading
 import time
 from collections import Counter
@@ -39,7 +37,9 @@ from ..tasks.curriculum import Curriculum, Forager
 from ..tasks.families import Cell
 from ..tasks.family import Task
 from ..tasks.task_sets import sample_tasks
+from ..tasks.worlds import World
 from ..utils.randomness import seed_of, stream
+from ..utils.terminal import stop_softly
 from ..utils.text import escape
 
 # %% ../../nbs/07_ecology/07_ecology.ipynb #09b23405
@@ -49,6 +49,7 @@ class Ecology:
         host = host if host.form == config.form else host.in_form(config.form)
         self.host, self.config, self.seed, self.generation = host, config, seed, 0
         self.cells = {c: Cell.parse(c) for c in config.cells}
+        self.world = World(config.world, config.families, seed)
         self._check_room()
         # One seat more than may live: a child of a merge is created before its parents are removed.
         self.population = Population(host, capacity=config.capacity + 1, max_rank=config.max_rank, alpha=config.alpha,
@@ -57,7 +58,7 @@ class Ecology:
         self.ledger, self.prices = Ledger(config.economy), money.Prices(config.economy)
         self.curriculum = Curriculum(config.curriculum, list(self.cells.values()))
         examiner = Examiner(self.population, temperature=config.temperature, max_new_tokens=config.max_new_tokens,
-                            rows=config.batch)
+                            rows=config.batch, today=self.today)
         self.assimilation = Assimilation(config.assimilation, self.population, list(self.cells.values()), examiner,
                                          window=config.memory)
         self.demography = Demography(config.variation, self.population, self.ledger, self.curriculum, self.plasticity,
@@ -171,7 +172,15 @@ def _plan(self: Ecology) -> tuple[pd.DataFrame, list[Task]]:
     plan = self.curriculum.plan(foragers, rng_for=lambda id: self.rng('plan', id))
     asked = list(zip(plan['cell'], plan['index']))
     shared = {c: sample_tasks(c, n=last + 1, rng=self.rng(f'tasks {c}')) for c, last in dict(sorted(asked)).items()}
-    return plan, [shared[cell][i] for cell, i in asked]
+    # Copies of a question are of one world, also where several worlds hold at once.
+    known = {(c, i): self.world.task(shared[c][i], self.generation, place)
+             for place, (c, i) in enumerate(dict.fromkeys(asked))}
+    return plan, [known[question] for question in asked]
+
+@patch
+def today(self: Ecology, task: Task) -> Task:
+    "A task with the answer that is right in this generation; where worlds are mixed, its id decides which one it is of"
+    return self.world.task(task, self.generation, int(task.id[:8] or '0', 16) % 4096)
 
 @patch
 def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task]) -> Answers | None:
@@ -372,22 +381,6 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, dec
     return record
 
 # %% ../../nbs/07_ecology/07_ecology.ipynb #39013ada
-@contextmanager
-def _stop_softly():
-    "A dict whose 'asked' turns true at the first interrupt; the second one interrupts as usual"
-    stop = {'asked': False}
-    if threading.current_thread() is not threading.main_thread():       # only the main thread may listen to signals
-        yield stop
-        return
-    usual = signal.getsignal(signal.SIGINT)
-    def on_interrupt(number, frame):
-        stop['asked'] = True
-        os.write(2, b'\nstopping after this generation; Ctrl-C once more stops at once\n')     # never half of a print
-        signal.signal(signal.SIGINT, usual if callable(usual) else signal.default_int_handler)  # in any shell
-    signal.signal(signal.SIGINT, on_interrupt)
-    try: yield stop
-    finally: signal.signal(signal.SIGINT, usual)
-
 @patch
 def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation], None]] = (), # get each record
         log: Callable[[str], None] | None = print, # gets a line a generation; None prints nothing
@@ -396,7 +389,7 @@ def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation
     "Run some generations; ends early, and logs why, when no organelle is left, patience is over, or at Ctrl-C"
     if generations < 1: raise ValueError(f"expected at least 1 generation, got {generations}")
     begin, watch = len(self.history), patience if isinstance(patience, EarlyStopping) else EarlyStopping(self, patience)
-    with _stop_softly() as stop:
+    with stop_softly() as stop:
         while len(self.history) < begin + generations and len(self.population) and not (stop['asked'] or watch.found):
             record = self.step()
             for hook in (*hooks, watch.observe): hook(record)
@@ -413,8 +406,9 @@ def explain(self: Ecology, organelle: str) -> str:
 
 @patch
 def hashes(self: Ecology) -> dict[str, str]:
-    "`hashes_of` its host, and the fingerprints of a user's own task families, learning rules and gates"
-    return hashes_of(self.host) | self.config.own_parts
+    "`hashes_of` its host, the world, and fingerprints of a user's own task families, learning rules, gates, schedule"
+    world = {} if self.config.world.static else {'world': self.config.world.hash}
+    return hashes_of(self.host) | world | self.config.own_parts
 
 @patch
 def _repr_markdown_(self: Ecology) -> str:
