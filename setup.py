@@ -27,7 +27,7 @@ setup(
     packages=[*find_namespace_packages(include=['evolora', 'evolora.*'], exclude=['*.__pycache__']), 'evolora._lab',
               'evolora._studies'],
     package_dir={'evolora._lab': 'nbs/lab', 'evolora._studies': 'nbs/experiments'}, include_package_data=True,
-    package_data={'evolora': ['ecology/presets/*.yaml', 'host/embedded/*', 'tasks/modes.json', 'py.typed', '**/*.pyi'], 'evolora._lab': ['*.ipynb'],
+    package_data={'evolora': ['ecology/presets/*.yaml', 'host/embedded/*', 'host/habits/*', 'tasks/modes.json', 'py.typed', '**/*.pyi'], 'evolora._lab': ['*.ipynb'],
                   'evolora._studies': ['*.yaml']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
     extras_require={'attention': optional, 'cluster': settings['cluster_requirements'].split(),

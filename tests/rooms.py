@@ -16,11 +16,11 @@ NBS, PACKAGE = ROOT / 'nbs', ROOT / 'evolora'
 # package → (folder of its notebooks, what it is for); a room imports only rooms above it
 ROOMS = {
     'utils': ('01_utils', 'one seed, whole files, registries, statistics, the terminal'),
-    'economy': ('02_economy', 'energy: prices, costs, seasons, the ledger'),
-    'tasks': ('03_tasks', 'task families, strict graders, four streams, curriculum'),
+    'economy': ('02_economy', 'energy: prices, costs, seasons, the ledger; the market of beliefs'),
+    'tasks': ('03_tasks', 'task families, strict graders, four streams, curriculum, worlds'),
     'host.mechanisms': ('04_host/mechanisms', 'what an attention mechanism is'),
     'host': ('04_host', 'the frozen model: loading, decoding, metering, batched generation'),
-    'organelles': ('05_organelles', 'the population of adapters and its learning rules'),
+    'organelles': ('05_organelles', 'the population of adapters, its learning rules, and scoring'),
     'assimilation': ('06_assimilation', 'merging of weights, tests, gates, offspring on trial'),
     'ecology': ('07_ecology', 'configuration, one generation, births and deaths, run folders, resume'),
     'evaluation': ('09_evaluation', 'measuring without touching, routing, answers, export, calibration'),
@@ -41,10 +41,11 @@ GUIDE = {
         'repeated bit for bit begins there.',
     'economy':
         'Pure arithmetic, testable in milliseconds: what an answer costs, what it earns, and books that '
-        'balance.',
+        'balance. `market` is about another money: stakes that say how much each organelle is believed.',
     'tasks':
         'Read `families` first: it has the smallest family, its strict grader, and how a family of your own '
-        'is registered. `splits` keeps training, selection, gate and holdout questions apart.',
+        'is registered. `splits` keeps training, selection, gate and holdout questions apart; `worlds` says which '
+        'answer is right when.',
     'host.mechanisms':
         'An attention mechanism is a class with a few hooks. Read `mixer`, then one of the three frameworks; '
         '`program_source` defines which untrusted source code is accepted.',
@@ -53,7 +54,8 @@ GUIDE = {
         'answers are cheap; nothing above them needs to know how.',
     'organelles':
         'Read `population` first: births, deaths, answers, and peft in and out. Then `learning_rules`: which '
-        'weights deserve a reward, by four rules, and `updates`, which takes the step.',
+        'weights deserve a reward, by four rules, and `updates`, which takes the step. `scoring` asks all at once how '
+        'likely they would have given an answer.',
     'assimilation':
         'When two adapters become one. Read `merging`, then `sequential`: evidence that may be looked at '
         'after every pair. `gates` are the named reasons why an organelle is not merged; `trials` tests '

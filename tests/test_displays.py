@@ -55,6 +55,8 @@ SHOWN = {
     'ecology.record.Generation': lambda: Found(row={'cells': {EVIL: {**NUMBERS, 'price': 1.}}}),
     'economy.ledger.Ledger': lambda: Found(_balances={EVIL: 1.}, _strikes={EVIL: 0}, total=lambda: 1.,
                                            audit=lambda: Found(balanced=True)),
+    'economy.market.Market': lambda: Found(holders=[EVIL], families=[EVIL],
+                                           table=lambda: pd.DataFrame({EVIL: [1.]}, index=[EVIL])),
     'evaluation.evaluation.Evaluation': lambda: Found(
         name=EVIL, worst_family=EVIL, families={EVIL: 0.}, interval=str, parse_rate=0., macro=0., gflops_per_correct=0.,
         by_family=lambda: row(**NUMBERS)),

@@ -141,9 +141,10 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     "Run an ecology. Ctrl-C stops after the current generation and keeps everything."
     from evolora.ecology.config import load_config
     from evolora.ecology.cost_forecast import forecast
+    from evolora.host.downloads import SHIPPED
     if resume: _same_run(resume, config, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     host_name = 'embedded' if host is None else host
-    name = config if config is not None else 'ecology' if host_name == 'embedded' else 'real'
+    name = config if config is not None else 'ecology' if host_name in SHIPPED else 'real'
     if dry_run:
         if resume: raise ValueError("expected --dry-run or --resume, got both; a run that exists is as large as it is")
         settings, how = forecast_of(host_name, name)
@@ -160,7 +161,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         load_config(name)       # an error in it, or in the folder, is raised before a host is loaded and measured
         check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))
         loaded = load_host(host_name, device=device, dtype=dtype,
-                           threads=threads or (1 if host_name == 'embedded' else None))
+                           threads=threads or (1 if host_name in SHIPPED else None))
         settings, found = settings_for(loaded, name)
         session = begin_session(folder, loaded, settings, seed=seed or 0, every=every,
                                 beside={CALIBRATION: found.model_dump_json(indent=1) + '\n'} if found else None)
@@ -335,6 +336,8 @@ app.command(epilog=study_command.EPILOG)(study_command.study)
 # %% ../../nbs/15_cli/09_app.ipynb #ab59200c
 @host_app.command()
 def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
+          corpus: Annotated[str, typer.Option(help='What it reads: `solvers` gives the embedded host, `habits` the one '
+                                              'on which each question has four answers.')] = 'solvers',
           seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
           steps: Annotated[int | None,
                            typer.Option(min=1, help='Optimiser steps; default: as for the shipped host.')] = None,
@@ -343,12 +346,15 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
                                '`matrix_mixers/semiseparable`. It is checked in a process that can do little else, '
                                'and then runs in this one.')] = None,
           threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help='Torch threads.')] = 2):
-    "Train the embedded host again, from nothing; a second call goes on where the first was stopped."
+    "Train a host that is shipped again, from nothing; a second call goes on where the first was stopped."
     import torch
     from evolora.host.mechanisms.program_source import read_program
     from evolora.host.model import use_threads
+    from evolora.host.habit_host import HabitConfig
     from evolora.host.pretraining import PretrainingConfig, pretrain
-    config = PretrainingConfig(seed=seed)
+    kinds = {'solvers': PretrainingConfig, 'habits': HabitConfig}
+    if corpus not in kinds: raise ValueError(f"--corpus expected {' or '.join(kinds)}, got {corpus!r:.40}")
+    config = kinds[corpus](seed=seed)
     if steps: config = config.model_copy(update={'steps': steps, 'first_stage': min(steps, config.first_stage)})
     unfinished(out)
     program = None if attention is None else _examined(read_program(attention), config)

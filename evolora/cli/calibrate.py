@@ -23,8 +23,9 @@ def settings_for(host, name: str, # of a preset, or a YAML file
     from evolora.evaluation.host_calibration import calibrate, keep_calibration, known_calibration
     from evolora.ecology.config import PRESETS, load_config
     from evolora.ecology.cost_forecast import priced_for
+    from evolora.host.downloads import SHIPPED
     config = load_config(name)
-    if host.id == 'embedded' or not (PRESETS / f'{name}.yaml').is_file(): return priced_for(config, host), None
+    if host.id in SHIPPED or not (PRESETS / f'{name}.yaml').is_file(): return priced_for(config, host), None
     found = None if again else known_calibration(host)
     if found is None:
         log(f'{host.id} is new here: it is measured first, for some minutes (`evolora calibrate --help`)')
@@ -38,11 +39,12 @@ def forecast_of(host: str, name: str) -> tuple: # name: of a preset, or a YAML f
     "(configuration, keywords of `forecast`) of a run on a host whose weights are not loaded, as far as it is known"
     from evolora.evaluation.host_calibration import calibration_kept
     from evolora.ecology.config import PRESETS, load_config
+    from evolora.host.downloads import SHIPPED
     from evolora.host.model import host_id
     from evolora.ecology.cost_forecast import priced_for
     config = load_config(name)
     found = None
-    if host != 'embedded' and (PRESETS / f'{name}.yaml').is_file(): found = calibration_kept(host_id(host))
+    if host not in SHIPPED and (PRESETS / f'{name}.yaml').is_file(): found = calibration_kept(host_id(host))
     if found is None: return priced_for(config, host), {}
     mine = found.table.loc[found.chosen]
     return found.apply(config), {'question': round(mine.prompt.mean()), 'new': round(mine.new.mean())}
@@ -83,10 +85,11 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
     import pandas as pd
     import yaml
     from evolora.evaluation import host_calibration as calibration
+    from evolora.host.downloads import SHIPPED
     from evolora.host.model import load_host
-    if host == 'embedded':
-        raise ValueError("expected a host other than the embedded one, whose presets fit; take a folder, a .gguf file "
-                         "or a name")
+    if host in SHIPPED:
+        raise ValueError(f"expected a host other than {' and '.join(SHIPPED)}, whose presets fit; take a folder, a "
+                         ".gguf file or a name")
     loaded = load_host(host, threads=threads)
     settings, found = settings_for(loaded, config, again=again)
     forecast = calibration.rehearse(loaded, settings) if rehearse else None

@@ -17,8 +17,8 @@ from ..utils.files import check_new_folder
 from ..utils.terminal import exists, new_file, progress, log, show
 
 # %% ../../nbs/15_cli/03_hosts.ipynb #19456b10
-HOSTS = ('embedded, smollm2-135m-q4, smollm2-135m, smollm2-360m, qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b, a model '
-         'folder, a .gguf file, or a Hugging Face id.')
+HOSTS = ('embedded, habits, smollm2-135m-q4, smollm2-135m, smollm2-360m, qwen3-0.6b, gemma-3-270m, qwen2.5-0.5b, a '
+         'model folder, a .gguf file, or a Hugging Face id.')
 
 host_app = typer.Typer(no_args_is_help=True, help='Hosts: fetch a real one, train the embedded one again, measure one.')
 

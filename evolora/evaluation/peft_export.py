@@ -26,7 +26,7 @@ from .evaluation import Evaluation, answer, candidates, cells_of, compare, answe
 from .forgetting import ORDINARY, forgotten
 from .routing import Router
 from ..host.adapters import Factors
-from ..host.downloads import KNOWN
+from ..host.downloads import KNOWN, SHIPPED
 from ..host.model import Host, Origin
 from ..organelles.population import Population
 from ..tasks.family import Task
@@ -151,8 +151,8 @@ def _accuracy(adapter: Evaluation, host: Evaluation) -> str:
 def _loading(host: Host) -> tuple[str, str, str]:
     "The lines that name the weights, and what the tokenizer and the model are loaded with"
     origin = getattr(host, 'origin', None) or Origin('')
-    if host.id == 'embedded':
-        return "base = 'evolora/host/embedded'    # the folder of that name in the evolora package", 'base', 'base'
+    if host.id in SHIPPED:
+        return f"base = 'evolora/host/{host.id}'    # the folder of that name in the evolora package", 'base', 'base'
     if origin.sha256:
         known = next((k.name for k in KNOWN.values() if k.sha256 == origin.sha256), None)
         hint = f'    # `evolora host fetch {known}` prints where it is' if known else ''
@@ -341,7 +341,7 @@ def export(population: Population, organelle: str, # an id, best, or merged
             f'{what}, without solved questions', *at))
         own = alone(population, made.factors)
         own.export_peft(own.ids[0], folder)
-        # The embedded host has read nothing but tasks: there is no elsewhere.
-        changed = None if population.host.id == 'embedded' else forgotten(own).iloc[0]
+        # The hosts of the package have read nothing but tasks: there is no elsewhere.
+        changed = None if population.host.id in SHIPPED else forgotten(own).iloc[0]
         write_whole(folder / 'README.md', card(population, made, scores, run, without, changed))
     return out

@@ -20,6 +20,7 @@ from ..evaluation.forgetting import forgotten
 from .baselines import Trained, evaluation_sets
 from .trainer import Condition
 from ..host.adapters import read_peft
+from ..host.downloads import SHIPPED
 from ..host.model import Host, recorded_host
 from ..organelles.population import Population
 from ..tasks.forms import Form
@@ -131,7 +132,7 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
                                   'host': gap.b, 'accuracy': gap.a, 'gain': gap.difference, 'gain low': gap.low,
                                   'gain high': gap.high} for family, gap in gaps.drop('overall').iterrows()]
             lines.append(line)
-        if one.population is not None and host.id != 'embedded':    # which has never read but tasks
+        if one.population is not None and host.id not in SHIPPED:     # these have never read but tasks
             changed = forgotten(one.population, [one.best]).reset_index()
             forgot += changed.assign(what=name).to_dict('records')
         on_way()

@@ -4,6 +4,7 @@ from . import engine as engine
 from . import fast_layers as fast_layers
 from . import flops as flops
 from . import gguf as gguf
+from . import habit_host as habit_host
 from . import mechanisms as mechanisms
 from . import model as model
 from . import pretraining as pretraining
@@ -31,7 +32,7 @@ from .sampling import (
     uniforms as uniforms,
 )
 from .downloads import (
-    KNOWN as KNOWN, Known as Known, OnWay as OnWay, cache_folder as cache_folder,
+    KNOWN as KNOWN, Known as Known, OnWay as OnWay, SHIPPED as SHIPPED, cache_folder as cache_folder,
     check_host_room as check_host_room, describe as describe, fetch as fetch, fetched as fetched, found as found,
     known as known, known_file as known_file, room as room, sound as sound, take_member as take_member,
     without_hub as without_hub,
@@ -54,4 +55,8 @@ from .pretraining import (
     draw_document as draw_document, loss_of as loss_of, new_model as new_model, pack as pack, pretrain as pretrain,
     read_skills as read_skills, skill_table as skill_table, solve as solve, unpack as unpack,
     write_skills as write_skills,
+)
+from .habit_host import (
+    HABIT_CELLS as HABIT_CELLS, HABIT_DEPTHS as HABIT_DEPTHS, HABIT_FOCUS as HABIT_FOCUS,
+    HabitConfig as HabitConfig, habit_table as habit_table,
 )

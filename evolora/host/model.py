@@ -36,7 +36,7 @@ from transformers import logging as transformers_logging
 
 import evolora.host.mechanisms.mechanism_model    # with it, transformers reads folders of mechanisms
 from .fast_layers import Decoder, Prefixes, supported
-from .downloads import KNOWN, fetched, without_hub
+from .downloads import KNOWN, SHIPPED, fetched, without_hub
 from .flops import FlopMeter
 from .gguf import gguf_config, is_gguf, plain_folder, read_header
 from .sampling import MARGIN, Authors, Below, Kept, sample
@@ -223,7 +223,8 @@ def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> d
 Host.generate = generate
 
 # %% ../../nbs/04_host/08_model.ipynb #03edc5bc
-EMBEDDED = Path(evolora.__file__).parent / 'host/embedded'
+_SHIPPED = {name: Path(evolora.__file__).parent / 'host' / name for name in SHIPPED}
+EMBEDDED = _SHIPPED['embedded']
 
 # Here and not with the profiles, so that everything that takes the name of a host takes these.
 HUB = {k.name: k.hub for k in KNOWN.values() if k.hub}
@@ -244,10 +245,10 @@ def _file_in(folder: Path) -> Path | None:
 
 def _local(name: str | Path) -> Path | None:
     "The model folder or GGUF file that a host's name means, or None where it can only be a name"
-    source = EMBEDDED if str(name) == 'embedded' else Path(name)
+    source = _SHIPPED.get(str(name)) or Path(name)
     try: exists = source.exists()
     except OSError: exists = False                           # a name that no file system takes
-    if not exists and source != EMBEDDED:
+    if not exists and source not in _SHIPPED.values():
         if len(source.parts) < 3 and not str(name).startswith(('.', '~', os.sep)): return None
         raise ValueError(f"expected a model folder, got {str(name)[:200]}, which does not exist; was it moved?")
     if is_gguf(source): return source.absolute()            # a link may have the ending that its file lacks
@@ -267,9 +268,9 @@ def host_source(name: str | Path) -> Path | str:
     return str(name) if known is None else known.hub or known.path
 
 def host_id(name: str | Path) -> str:
-    "What a host is called in a run: embedded, a name out of `KNOWN` that is a file, a path, or a hub id"
+    "What a host is called in a run: one that is shipped, a name out of `KNOWN` that is a file, a path, or a hub id"
     source = host_source(name)
-    if source == EMBEDDED.resolve(): return 'embedded'
+    if shipped := next((n for n, path in _SHIPPED.items() if source == path.resolve()), ''): return shipped
     known = KNOWN.get(str(name))
     return known.name if known and known.path and source == known.path else str(source)
 
@@ -287,7 +288,7 @@ def reading_model(name: str | Path):
     try: yield
     except _UNREADABLE as e:
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
-        near = get_close_matches(str(name), ['embedded', *KNOWN], 1)
+        near = get_close_matches(str(name), [*SHIPPED, *KNOWN], 1)
         meant = f'did you mean {near[0]}? Otherwise ' if near and str(name) not in KNOWN else ''
         raise ValueError(f"cannot load a causal language model from {str(name)[:200]!r} ({reason}); {meant}give a "
                          "folder that save_pretrained wrote with safetensors and a tokenizer, a whole .gguf file, or "
@@ -364,7 +365,7 @@ def use_threads(threads: int) -> None:
                          "give at most as many as there are cores")
     torch.set_num_threads(threads)
 
-def load_host(name: str | Path = 'embedded', *, # 'embedded', a name out of `KNOWN`, a folder, a .gguf file, a hub id
+def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a folder, a .gguf file, a hub id
               device: str | None = None, # default: cuda, mps or cpu, whichever is there first
               dtype: torch.dtype | str | None = None, # default: float32 on cpu, what the model was saved in elsewhere
               threads: int | None = None, # torch threads; one a process is often fastest on small machines

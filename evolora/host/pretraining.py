@@ -89,6 +89,16 @@ class PretrainingConfig(BaseModel, extra='forbid', frozen=True):
     sloppy: float = Field(.25, ge=0, le=1, description='share of sloppy solvers; the rest holds misconceptions')
     checkpoint_every: int = Field(100, ge=1, description='steps between checkpoints')
 
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        "The tokenizer that the host gets"
+        return build_tokenizer(self.seed)
+
+    def document(self, rng: np.random.Generator, step: int) -> list[tuple[str, str]]:
+        "A document of this step: questions with the answers of one writer"
+        phase = (step >= self.basics) + (step >= self.first_stage)
+        mix = (self.accurate, self.sloppy) if phase == 2 else (1., 0.)
+        return draw_document(rng, accurate=mix[0], sloppy=mix[1], phase=phase)
+
 # %% ../../nbs/04_host/09_pretraining.ipynb #f4b0aa72
 RIGHT = {'accurate': .97, 'sloppy': .30, 'contrary': .05}
 # How firmly a contrary solver holds each misconception; otherwise it is merely sloppy.
@@ -127,11 +137,9 @@ def draw_document(rng: np.random.Generator, *, accurate: float, sloppy: float, p
 # %% ../../nbs/04_host/09_pretraining.ipynb #83584eec
 def _documents(config: PretrainingConfig, step: int, tokenizer):
     "Endless (token ids, answer mask) of documents that fit into a row"
-    rng, phase = stream(config.seed, generation=step,
-                        purpose='documents'), (step >= config.basics) + (step >= config.first_stage)
-    mix = dict(accurate=config.accurate, sloppy=config.sloppy) if phase == 2 else dict(accurate=1., sloppy=0.)
+    rng = stream(config.seed, generation=step, purpose='documents')
     while True:
-        documents = [draw_document(rng, **mix, phase=phase) for _ in range(64)]
+        documents = [config.document(rng, step) for _ in range(64)]
         texts = [part for d in documents for q, a in d for part in (f'{USER}{q}{ASSISTANT}', f'{a}{END}')]
         encoded = iter(tokenizer(texts, add_special_tokens=False)['input_ids'])
         for document in documents:
@@ -267,7 +275,7 @@ def pretrain(config: PretrainingConfig, out: str | Path,
              on_step=lambda step, loss: None, # called after every step
             ) -> Path:
     "Train the embedded host into a folder that `load_host` reads; continues from a checkpoint that it finds there"
-    out, tokenizer = Path(out), build_tokenizer(config.seed)
+    out, tokenizer = Path(out), config.tokenizer()
     model = new_model(config, tokenizer, attention)
     out.mkdir(parents=True, exist_ok=True)
     optimizers, step, losses = _optimizers(model, config), 0, []

@@ -90,7 +90,7 @@ def test_evolora_that_was_never_installed(monkeypatch):
 
 
 def test_a_damaged_embedded_host(monkeypatch, tmp_path):
-    monkeypatch.setattr(host, 'EMBEDDED', tmp_path / 'gone')
+    monkeypatch.setitem(host._SHIPPED, 'embedded', tmp_path / 'gone')
     row = found().loc['host: embedded']
     assert row.verdict == 'missing' and 'expected a model folder' in row.found
 
