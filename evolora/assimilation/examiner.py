@@ -40,7 +40,7 @@ class Examiner:
                                targets=population.targets)
 
     @staticmethod
-    def _empty() -> dict: return dict(answers=0, right=0, tokens=0, gflops=0.)
+    def _empty() -> dict: return dict(answers=0, right=0, tokens=0, gflops=0., alone=0.)
 
     def ask(self, who: dict[str, Factors | None], # name: factors; None is the bare host
             tasks: Sequence[Task], seed_for: Callable[[Task], int], **how) -> dict[str, np.ndarray]:
@@ -59,11 +59,12 @@ class Examiner:
         now = [self.today(t) for t in tasks]
         right = np.array([form.grade(t, text).success for t, text in zip(now * len(ids), made.texts)])
         for key, x in (('answers', len(right)), ('right', int(right.sum())), ('gflops', float(made.flops.sum()) / 1e9),
+                       ('alone', float(made.alone.sum()) / 1e9),
                        ('tokens', int(made.prompt_tokens.sum() + made.new_tokens.sum()))): self.bill[key] += x
         return dict(zip(ids, right.reshape(len(ids), len(tasks))))
 
     def settle(self) -> dict:
-        "What was asked since the last call: answers, how many were right, tokens, GFLOPs"
+        "What was asked since the last call: answers, how many were right, tokens, GFLOPs as executed and `alone`"
         bill, self.bill = self.bill, self._empty()
         return bill
 

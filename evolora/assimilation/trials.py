@@ -45,6 +45,7 @@ def _taught(a: Assimilation, parent: str, rows: list, plasticity: Plasticity, rn
         prompts, tokens = zip(*(rows[i] for i in part))
         report = training.learn(Lesson([*prompts], [*tokens], [trained] * len(part), np.ones(len(part))), rng=rng)
         gflops += float(report.gflops.sum())
+        a.examiner.bill['alone'] += float(report.gflops_alone.sum())       # beside the answers that it asks for
     factors = scratch.factors(trained)
     scratch.death(trained)
     return factors, gflops

@@ -249,7 +249,9 @@ def _way_back(full: Population, rule: str) -> str:
 def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, int], new: int) -> list[tuple]:
     "(what, FLOPs, unit, why) of answers, lessons and tests"
     p, a, own = config.plasticity, config.assimilation, full.adapter_flops_per_token('o1')
-    answer = plan.meter.answer(plan.prompt, new) + own * plan.meter.passed(plan.prompt, new)
+    bill = lambda copies: (plan.meter.answer(plan.prompt, new, copies=copies)
+                           + own * plan.meter.passed(plan.prompt, new, copies=copies))
+    answer, shared = bill(1), bill(config.curriculum.copies)
     def learning(n: int) -> float:
         if p.rule == 'none': return 0.
         if p.rule == 'es': return -(-n // config.curriculum.copies) * 2 * p.pairs * answer
@@ -258,7 +260,7 @@ def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, i
         return float(learning_flops(full, lesson, p.rule, pairs=p.pairs).sum() + region)
     work = [('an answer', answer, f'{plan.prompt} tokens read, {new} written')]
     for when, n in rows.items():
-        work += [(f'play, {when}', n * answer, f'{n} answers'),
+        work += [(f'play, {when}', n * shared, f'{n} answers, {config.curriculum.copies} to a question'),
                  (f'learn, {when}', learning(n), f'{p.rule}, if every answer teaches, and the KL trust region')]
     if a.merges:
         n = 2 * a.canary + 3 * (a.probe + (a.probation_after if a.trials else a.pairs))
@@ -295,7 +297,7 @@ def forecast(host: str | Path | Host = 'embedded', config: EcologyConfig = Ecolo
               ('parameters: an organelle', one, 'weights', f'rank {config.rank}, {len(full.shapes)} maps'),
               ('parameters: a full population', one * config.capacity, 'weights', f'{config.capacity} organelles')]
     price = answer_cost(e, work[0][1] / 1e9, plan.prompt + new)
-    costs = [('energy: an answer', price, 'energy', f'price_gflop {e.price_gflop:.3g}, price_token '
+    costs = [('energy: an answer', price, 'energy', f'asked alone, at price_gflop {e.price_gflop:.3g} and price_token '
               f'{e.price_token:.3g}; a founder owns {e.founder_energy:g}')]
     table = pd.DataFrame([*counts, *_memory(plan, full, config, rows['at most'], new), *work, *costs],
                          columns=['what', 'value', 'unit', 'why']).set_index('what')

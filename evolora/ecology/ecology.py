@@ -108,8 +108,8 @@ class Ecology:
                 decisions, taught = self._assimilate(tasks, answers, episodes, season)
             with self._timed('select'): fitness = self.demography.select(self.generation, self._bankrupt)
             with self._timed('adapt'): cells = self._adapt(episodes)
-            return self._record(episodes, season, gates + tally(decisions), learned, cells, fitness, decisions, taught,
-                                applied)
+            return self._record(answers, episodes, season, gates + tally(decisions), learned, cells, fitness, decisions,
+                                taught, applied)
 
     @contextmanager
     def _timed(self, part: str):
@@ -239,7 +239,7 @@ def _settle(self: Ecology, episodes: dict[str, list], season) -> Counter:
 def _learn(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answers | None,
            episodes: dict[str, list], applied: Applied) -> pd.DataFrame:
     "One update of every organelle that answered or got human feedback; a row for each: KL, trust region, GFLOPs, …"
-    if not tasks and not applied.examples: return pd.DataFrame(columns=['kl', 'kl_scale', 'gflops'])
+    if not tasks and not applied.examples: return pd.DataFrame(columns=['kl', 'kl_scale', 'gflops', 'gflops_alone'])
     cells, who = [str(c) for c in plan['cell']], episodes['organelle']
     advantage = self.plasticity.advantages(np.array(episodes['reward']), who, episodes['task'], cells)
     prompts, tokens, judged, merit = zip(*applied.examples) if applied.examples else [()] * 4
@@ -346,7 +346,7 @@ def _adapt(self: Ecology, episodes: dict[str, list]) -> dict[str, dict]:
             for cell in sorted(n)}
 
 @patch
-def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, decisions, taught,
+def _record(self: Ecology, answers: Answers | None, episodes, season, gates, learned, cells, fitness, decisions, taught,
             applied) -> Generation:
     "Close the generation: one row of numbers, the tables, and what is remembered for the next"
     lineage, bill = self.demography.lineage(), self.assimilation.examiner.settle()
@@ -356,6 +356,7 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, dec
     best = fitness[fitness.lives] if len(fitness) else fitness
     if len(best) and best.judged.any(): best = best[best.judged]        # a newborn has too few answers
     far = learned.kl.dropna()
+    alone = fsum(learned.gflops_alone) + bill['alone'] + (float(answers.alone.sum()) / 1e9 if answers else 0.)
     row = dict(generation=self.generation, season=season.name, alive=len(self.population), births=counts['birth'],
                deaths=counts['death'], episodes=len(episodes['task']),
                accuracy=mean('success'), parse_rate=mean('parsed'), progress=mean('progress'),
@@ -368,13 +369,13 @@ def _record(self: Ecology, episodes, season, gates, learned, cells, fitness, dec
                reliability=reliability(self.demography.recent), kl_from_host=float(far.mean()) if len(far) else None,
                kl_limited=int((learned.kl_scale < 1).sum()),
                gflops={'play': fsum(episodes['gflops']), 'learn': fsum(learned.gflops), 'gate': bill['gflops'],
-                       'teach': taught}, gate_answers=bill['answers'], gate_right=bill['right'],
+                       'teach': taught, 'alone': alone}, gate_answers=bill['answers'], gate_right=bill['right'],
                gate_tokens=bill['tokens'], floor=self.relief[0], roi_gate=self.relief[1],
                lp_mix=self.curriculum.lp_mix, cells=cells, gates=dict(sorted(gates.items())))
     timing = dict(generation=self.generation, seconds=sum(self._timing.values()), parts=dict(self._timing))
-    answers = [dict(zip(episodes, answer)) for answer in zip(*episodes.values())]
+    given = [dict(zip(episodes, answer)) for answer in zip(*episodes.values())]
     merges = tuple(m for m in self.merges if m.generation == self.generation)
-    record = Generation(row, answers, self.ledger.drain(), lineage, timing, decisions,
+    record = Generation(row, given, self.ledger.drain(), lineage, timing, decisions,
                         self.assimilation.tokens.drain(), merges, applied.knobs, applied.feedback)
     self.history[-1:] = [g.numbers_only() for g in self.history[-1:]] + [record]
     self.generation, self.half = self.generation + 1, False

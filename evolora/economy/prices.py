@@ -15,7 +15,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 # %% ../../nbs/02_economy/01_prices.ipynb #93f95a23
-COST_VERSION = 1 # raise it whenever the meaning of a cost or a reward changes: runs of two versions do not compare
+COST_VERSION = 2 # raise it whenever the meaning of a cost or a reward changes: runs of two versions do not compare
 
 # %% ../../nbs/02_economy/01_prices.ipynb #f5058816
 def _knob(default, description: str, **bounds): return Field(default, description=description, **bounds)

@@ -76,6 +76,15 @@ class Effort(BaseModel):
 # %% ../../nbs/09_evaluation/06_host_calibration.ipynb #3ecbe14a
 LONGEST = 48        # tokens of an answer while nothing is known
 
+def _more(host: Host, tasks: Sequence, k: int) -> np.ndarray:
+    "GFLOPs by which an answer costs more among `HAND` to its question, as in an ecology, than among k; one a task"
+    prompts = [host.form.put(t) for t in tasks]
+    encoded = host.encode(prompts)
+    kept = host.kept(prompts, encoded, LONGEST)
+    read = [host.meter.forward(len(ids) - n, past=n, logits=1)
+            for ids, n in zip(encoded, kept.lengths if kept else [0] * len(encoded))]
+    return np.array(read) * (1 / HAND - 1 / k) / 1e9
+
 def _asked(host: Host, form: Form, cells: Sequence[Cell], n: int, k: int, *, seed: int, round: int,
            tick: Callable[[int], None], greedy: bool = False, rows: int = 128) -> pd.DataFrame:
     "A row a sampled answer, k to each of n train questions of every cell; `greedy`: if the greedy one is right, too"
@@ -84,6 +93,7 @@ def _asked(host: Host, form: Form, cells: Sequence[Cell], n: int, k: int, *, see
     for i in range(0, len(tasks), max(1, rows // k)):       # in pieces, so that a bar can move
         part = tasks[i:i + max(1, rows // k)]
         new = samples(asked, part, None, k, seed=seed, max_new_tokens=LONGEST)
+        new['gflops'] += np.repeat(_more(asked, part, k), k)
         tick(len(new) + greedy * len(part))
         if greedy: new = new.merge(answer(asked, part, max_new_tokens=LONGEST)[[*KEY, 'success']].rename(
             columns={'success': 'greedy'}), on=KEY, validate='many_to_one')
@@ -335,7 +345,7 @@ class Forecast(BaseModel):
     seconds: float
     play: float
     learn: float
-    gflops: float = Field(description='billed for play, beginnings once')
+    gflops: float = Field(description='billed for play, what is shared once')
     alone: float = Field(description='the same if every answer had read its whole prompt')
     memory: int = Field(description='bytes that the process holds at most')
 

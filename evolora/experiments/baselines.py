@@ -105,6 +105,7 @@ class Life:
         self.spent.play += cost['play']
         self.spent.learn += cost['learn'] + cost['teach']
         self.spent.evidence += cost['gate']
+        self.spent.alone += cost['alone']
         self.spent.answered(sum(e['prompt_tokens'] + e['new_tokens'] for e in record.episodes), len(record.episodes),
                             sum(e['success'] for e in record.episodes))
         self.spent.answered(row['gate_tokens'], row['gate_answers'], row['gate_right'])
@@ -162,12 +163,13 @@ def _begun(learner: Trainer | Life, folder: str | Path) -> bool:
 CHOOSING = .05                                         # share of a budget for choosing among several
 _SLACK = .004                                           # share of a budget that is not worth another update
 
-def cost_of(host: Host, tasks: Sequence[Task], match: str = 'flops') -> float:
-    "What answering these tasks costs when every answer is as long as the gold one"
+def cost_of(host: Host, tasks: Sequence[Task], match: str = 'flops', copies: int = 1) -> float:
+    "What answering these tasks costs, an answer each, when every one is as long as the gold one and has its copies"
     if match == 'answers': return len(tasks)
     read = list(map(len, host.encode([host.form.put(t) for t in tasks])))
     new = [len(ids) + 1 for ids in host.tokenizer([t.answer for t in tasks], add_special_tokens=False)['input_ids']]
-    return sum(read) + sum(new) if match == 'tokens' else sum(map(host.meter.answer, read, new)) / 1e9
+    return sum(read) + sum(new) if match == 'tokens' else sum(
+        host.meter.answer(p, n, copies=copies) for p, n in zip(read, new)) / 1e9
 
 def _fitting(learner: Trainer | Life, left: float, budget: float, match: str) -> int:
     "How large the next update should be; 0 when it is time to stop"
@@ -176,10 +178,12 @@ def _fitting(learner: Trainer | Life, left: float, budget: float, match: str) ->
     each = learner.each.get(match)
     if each is None:        # no update has been measured yet
         if match == 'seconds' or life: return full
-        copies = (2 * c.plasticity.pairs if c.plasticity.rule == 'es' else c.copies) * len(learner.population)
+        es = c.plasticity.rule == 'es'
+        answers = (2 * c.plasticity.pairs if es else c.copies) * len(learner.population)
         example = draw_tasks(learner.cells, stream='train', n=48)
-        factor = 1 if match != 'flops' or c.plasticity.rule == 'es' else 2.5
-        each = factor * copies * cost_of(learner.host, example, match) / len(example)
+        factor = 1 if match != 'flops' or es else 2.5
+        cost = cost_of(learner.host, example, match, 1 if es else c.copies)      # variants share nothing
+        each = factor * answers * cost / len(example)
     if match == 'answers' and not life: return min(full, int(left / each + 1e-9))       # that cost is known exactly
     if left < max(each * (1.1 if c.several else .5), _SLACK * budget): return 0
     # A little less than what would fit: too much cannot be given back.
@@ -275,6 +279,7 @@ def choose_within(trained: Trained, left: float, match: str) -> None:
                          f"{len(trained.population)}, got room for {n}; raise it")
     answers = trained.choose(selection(n, seed=trained.seed, cells=cells))
     spent.choose += float(answers.gflops.sum())
+    spent.alone += float(answers.gflops.sum())          # these are different questions
     spent.answers += len(answers)
     spent.tokens += int(answers.prompt_tokens.sum() + answers.new_tokens.sum())
     spent.seconds += time.perf_counter() - start

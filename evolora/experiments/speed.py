@@ -73,8 +73,7 @@ def useful_flops(host: Host, made: Generation, copies: int) -> float:
         layer = host.model.model.layers[-1]
         skipped = 2 * sum(m.weight.numel() for m in (layer.self_attn.o_proj, layer.mlp.gate_proj, layer.mlp.up_proj,
                                                      layer.mlp.down_proj))
-    read = [host.meter.forward(int(p), logits=1) for p in made.prompt_tokens]
-    return made.flops.sum() - sum(read) + sum(r - skipped * (p - 1) for r, p in zip(read, made.prompt_tokens)) / copies
+    return made.flops.sum() - skipped * (made.prompt_tokens - 1).sum() / copies
 
 # %% ../../nbs/13_experiments/01_speed.ipynb #12341f19
 class Rivals:
@@ -220,7 +219,7 @@ def _contest(host, size, mixed, threads, repeats, slow_repeats, peak, tick) -> d
     paired = _spread([(tokens['c'] / c) / (tokens['b'] / b) for b, c in zip(seconds['b'], seconds['c'])])
     b, c = last['b'], last['c']
     plain = sum(host.meter.answer(int(p), int(n)) for p, n in zip(c.prompt_tokens, c.new_tokens))
-    adapters = c.flops.sum() - plain
+    adapters = c.alone.sum() - plain
     useful = useful_flops(host, b, copies)
     limit = plain / (plain + adapters)
     return dict(population=size, ranks='2-16' if mixed else '8', copies=copies, threads=threads,

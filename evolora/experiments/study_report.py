@@ -302,7 +302,8 @@ def report(study: Study) -> Path:
     tables = '\n\n'.join(f'**{title}**\n\n{_markdown(t)}' for title, t in shown_tables.items())
     shown = '\n\n'.join(f'![{what}]({name}.png)' for name, what in pictures.items())
     refuted = f'What would refute it, written down first: {plan.refuted_by}.'
-    spent = sum(c['gflops'] for c in cells.values())
+    spent, alone = sum(c['gflops'] for c in cells.values()), [c.get('spent', {}).get('alone') for c in cells.values()]
+    apart = '' if None in alone else f' ({sum(alone):,.0f} if no two answers had shared the reading of a question)'
     tuned = f" and {tried['GFLOPs'].sum():,.0f} of tuning" if len(tried) else ''
     heads = [*dict.fromkeys(column for t in shown_tables.values() for column in t)]
     legend = '; '.join(f'*{k}*: {what}' for k, what in _MEANING.items() if k in heads) + '.'
@@ -314,8 +315,8 @@ def report(study: Study) -> Path:
 {refuted if plan.refuted_by else 'No refutation was written down.'}
 
 {len(cells)} of {total} cells{'' if len(cells) == total else ' (**unfinished**)'}; {spent:,.0f} GFLOPs of training\
-{tuned}, {seconds(study) / 3600:.2f} hours of processes. {opened} Intervals draw seeds and questions again; p-values \
-are of sign flips over seeds, {corrected}.
+{apart}{tuned}, {seconds(study) / 3600:.2f} hours of processes. {opened} Intervals draw seeds and questions again; \
+p-values are of sign flips over seeds, {corrected}.
 
 {tables}
 

@@ -63,6 +63,9 @@ class Results:
         self.cells: dict[str, dict[int, dict]] = {}
         for cell in cells: self.cells.setdefault(cell['condition'], {})[cell['seed']] = cell
         if not self.cells: raise ValueError("expected finished cells, got none; make some with `evolora study`")
+        costs = {c.get('hashes', {}).get('cost', '') for own in self.cells.values() for c in own.values()}
+        if len(costs) > 1: raise ValueError("expected cells whose compute was counted alike, got cost versions "
+                                            f"{' and '.join(sorted(costs))}; make the older ones again")
         asked = [_asked(c) for own in self.cells.values() for c in own.values()]
         if any(x != asked[0] for x in asked): raise ValueError('expected cells that were asked the same, got others')
 

@@ -82,6 +82,7 @@ class Spent:
     choose: float = 0.      # GFLOPs of selection answers that a router is fitted on
     answers: int = 0        # sampled to learn from, and for choosing
     right: int = 0          # of those sampled to learn from
+    alone: float = 0.       # GFLOPs if no two answers had shared the reading of a question; the others are as executed
     episodes: int = 0       # answers that a verifier graded for learning
     gold: int = 0           # gold answers read
     tokens: int = 0         # of questions and answers
@@ -170,6 +171,7 @@ def _ask(self: Trainer, population: Population, tasks: list[Task], who: list[str
     worth = [form.grade(t, text) for t, text in zip(tasks, made.texts)]
     right = np.array([w.success for w in worth])
     self.spent.play += float(made.flops.sum()) / 1e9
+    self.spent.alone += float(made.alone.sum()) / 1e9
     self.spent.answered(made.prompt_tokens.sum() + made.new_tokens.sum(), len(tasks), right.sum())
     return made, right, np.asarray(reward(EconomyConfig(), [w.progress for w in worth], right).total)
 
@@ -207,12 +209,14 @@ def update(self: Trainer, n: int | None = None) -> pd.DataFrame:
     good = {id: self.population.factors(id) for id in self.population.ids}, self.plasticity.state()
     asked = self.draw(n)
     def rollout(population, rows, who):
-        tasks, played = [asked[i][1] for i in rows], self.spent.play
+        tasks, played, alone = [asked[i][1] for i in rows], self.spent.play, self.spent.alone
         made, _, value = self._ask(population, tasks, who, self._seeds(tasks, [0] * len(tasks)))
         self.spent.learn -= self.spent.play - played        # `learn` reports what rollouts cost as well
+        self.spent.alone = alone
         return value, made.flops
     report = self.plasticity.learn(self.lesson(asked), rng=self.rng('learn'), rollout=rollout)
-    self.spent.learn += float(report.gflops.sum()) if len(report) else 0.
+    self.spent.learn += float(report.gflops.sum())
+    self.spent.alone += float(report.gflops_alone.sum())
     stack = self.population.stack
     if not all(bool(x.isfinite().all()) for half in (stack.A, stack.B) for x in half.values()):
         for id, factors in good[0].items(): self.population.write(id, factors)

@@ -38,21 +38,23 @@ class FlopMeter:
         return (2 * self.linear * tokens + self.attention * tokens * (past + tokens)
                 + 2 * self.unembedding * (tokens if logits is None else logits))
 
-    def answer(self, prompt: int, new: int, *, kept: int = 0) -> int:
-        "Reading a prompt, but its `kept` first tokens, and writing `new` ones: the last one written is never read"
+    def answer(self, prompt: int, new: int, *, kept: int = 0, copies: int = 1) -> float:
+        "Reading a prompt, but its `kept` first tokens, for `copies` answers alike, and writing `new` ones of this one"
         if new == 0: return 0
-        steps = new - 1                                      # decode passes, each looking back on one token more
-        return (self.forward(prompt - kept, past=kept, logits=1) + 2 * (self.linear + self.unembedding) * steps
+        steps = new - 1                                      # the last token that is written is never read
+        return (self.forward(prompt - kept, past=kept, logits=1) / copies
+                + 2 * (self.linear + self.unembedding) * steps
                 + self.attention * (steps * prompt + steps * (steps + 1) // 2))
 
-    def passed(self, prompt: int, new: int) -> int:
-        "Tokens that go through the layers for an answer"
-        return prompt + max(new - 1, 0)
+    def passed(self, prompt: int, new: int, *, copies: int = 1) -> float:
+        "Tokens that go through the layers for an answer, those of the prompt divided among `copies` answers"
+        return prompt / copies + max(new - 1, 0)
 
 # %% ../../nbs/04_host/02_flops.ipynb #495b761a
 @lru_cache(maxsize=1 << 16)
-def _answer(meter: 'WholeMeter', prompt: int, new: int) -> int:
-    return sum(meter.forward(prompt + i, logits=1) for i in range(new))
+def _later(meter: 'WholeMeter', prompt: int, new: int) -> int:
+    "Writing all tokens of an answer but the first one"
+    return sum(meter.forward(prompt + i, logits=1) for i in range(1, new))
 
 @dataclass(frozen=True)
 class WholeMeter(FlopMeter):
@@ -64,10 +66,10 @@ class WholeMeter(FlopMeter):
         return (2 * self.linear * (past + tokens) + self.mixing(past + tokens)
                 + 2 * self.unembedding * (tokens if logits is None else logits))
 
-    def answer(self, prompt: int, new: int, *, kept: int = 0) -> int:
-        "Writing `new` tokens, and reading all that stands before each of them; nothing can be kept"
-        return _answer(self, prompt, new)
+    def answer(self, prompt: int, new: int, *, kept: int = 0, copies: int = 1) -> float:
+        "Writing `new` tokens, all before each of them read again; copies share the first reading, nothing is kept"
+        return self.forward(prompt, logits=1) / copies + _later(self, prompt, new) if new else 0
 
-    def passed(self, prompt: int, new: int) -> int:
+    def passed(self, prompt: int, new: int, *, copies: int = 1) -> float:
         "Tokens that go through the layers for an answer, again and again"
-        return new * prompt + new * (new - 1) // 2
+        return (1 / copies + new - 1) * prompt + new * (new - 1) // 2 if new else 0

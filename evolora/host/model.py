@@ -39,7 +39,7 @@ from .fast_layers import Decoder, Prefixes, supported
 from .downloads import KNOWN, SHIPPED, fetched, without_hub
 from .flops import FlopMeter
 from .gguf import gguf_config, is_gguf, plain_folder, read_header
-from .sampling import MARGIN, Authors, Below, Kept, sample
+from .sampling import MARGIN, Authors, Below, Kept, copies_of, sample
 from ..tasks.forms import Form
 from ..utils.files import checked_file, digest
 from ..utils.terminal import MAX_THREADS
@@ -54,9 +54,9 @@ class Generation:
     logprobs: list[list[float]]     # of each sampled token, at the temperature it was sampled with
     prompt_tokens: np.ndarray       # (rows,)
     new_tokens: np.ndarray          # (rows,)
-    flops: np.ndarray               # (rows,) analytic, no padding; a kept beginning is billed once to its readers
+    flops: np.ndarray               # (rows,) analytic, as executed: what several rows share is divided among them
     margins: np.ndarray             # (rows,) least probability by which another token was missed
-    passed: np.ndarray              # (rows,) tokens that went through the adapted layers
+    passed: np.ndarray              # (rows,) tokens that went through the adapted layers, shared ones divided
     alone: np.ndarray               # (rows,) FLOPs if each row had read its whole prompt itself
     below: list[Below | None] | None = None     # what learning need not compute again, where it was asked for
 
@@ -207,18 +207,19 @@ def generate(host: Host, prompts: Sequence[str], *,
                       margins=made.margins, below=made.below, **bill)
 
 def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> dict[str, np.ndarray]:
-    "What each answer cost, without its adapter: what a beginning costs is shared by the rows that read it"
+    "What each answer cost, without its adapter: a prompt is shared by its copies, a beginning by all that read it"
     m, read, new = host.meter, np.array(list(map(len, encoded))), np.array(list(map(len, tokens)))
-    each = lambda f, *columns: np.array([f(*map(int, row)) for row in zip(*columns)])
-    alone = each(m.answer, read, new)
-    bill = dict(prompt_tokens=read, new_tokens=new, flops=alone, passed=each(m.passed, read, new), alone=alone)
+    each = lambda f, *columns: np.array([f(*map(int, row)) for row in zip(*columns)], float)
+    copies, n = copies_of(encoded, authors.rows), 0 * read if kept is None else np.array(kept.lengths)
+    bill = dict(prompt_tokens=read, new_tokens=new, alone=each(m.answer, read, new),
+                flops=each(lambda p, t, k, c: m.answer(p, t, kept=k, copies=c), read, new, n, copies),
+                passed=each(lambda p, t, c: m.passed(p, t, copies=c), read - n, new, copies))
     if kept is None: return bill
-    n, (all_ids, own) = np.array(kept.lengths), kept.shares(encoded, authors.rows)
+    all_ids, own = kept.shares(encoded, authors.rows)
     decoder = Decoder(host.model)
     below = decoder.first(authors.names if authors.arrange else ()) / len(decoder.layers)
-    flops = (each(lambda p, t, k: m.answer(p, t, kept=k), read, new, n)
-             + each(lambda k: m.forward(k, logits=0), n) * (below * all_ids + (1 - below) * own))
-    return bill | dict(flops=flops, passed=each(m.passed, read - n, new) + n * own)
+    once = each(lambda k: m.forward(k, logits=0), n) * (below * all_ids + (1 - below) * own)
+    return bill | dict(flops=bill['flops'] + once, passed=bill['passed'] + n * own)
 
 Host.generate = generate
 

@@ -19,6 +19,7 @@ from torch import nn
 from ..host.adapters import blocks_of
 from ..host.fast_layers import reads_whole
 from ..host.model import tiny_host
+from ..host.sampling import copies_of
 from .lessons import Lesson, Trees, plant
 from .population import Population
 from ..utils.randomness import stream
@@ -233,8 +234,9 @@ def costs_like(rule: str) -> str:
     return _LIKE.get(rule, rule)
 
 # %% ../../nbs/05_organelles/03_learning_rules.ipynb #8a0e6a03
-def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: int = 1) -> np.ndarray:
-    "FLOPs of `credit` for each row of a lesson, without what is saved by packing answers to one question"
+def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: int = 1,
+                   alone: bool = False) -> np.ndarray: # as if each answer were read by itself, its question and all
+    "FLOPs of `credit` for each row of a lesson, as executed: answers to one question share the reading of it"
     host, blocks = population.host, list(blocks_of(population.host.model))
     meter, adapted = host.meter, [i for i, b in enumerate(blocks) if any(n.startswith(f'{b}.')
                                                                          for n in population.shapes)]
@@ -243,14 +245,21 @@ def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: 
     new, encoded = np.array([len(a) for a in lesson.answers]), host.encode(lesson.prompts)
     # Of a beginning that is kept only the blocks with adapters are read again, once for all rows of an organelle; of
     # what was noted while answering, too.
-    kept = host.kept(lesson.prompts, encoded, int(new.max()))
+    kept = None if alone else host.kept(lesson.prompts, encoded, int(new.max()))
     head, share = (np.array(kept.lengths), kept.shares(encoded, lesson.organelles)[1]) if kept else (0 * new, 0 * new)
     upper = (len(blocks) - min(adapted)) / len(blocks) if kept else 1
-    rest = np.array([len(e) for e in encoded]) - head + new - 1
-    above = np.array([upper if x is not None else 1 for x in lesson.below or [None] * len(lesson)])
-    layers = np.array([meter.forward(int(t), past=int(k), logits=0) for t, k in zip(rest, head)])
-    again = np.array([meter.forward(int(k), logits=0) for k in head]) * share * upper if kept else 0 * new
-    own = np.array([population.adapter_flops_per_token(id) for id in lesson.organelles]) * (rest + head * share)
+    asked, later = np.array([len(e) for e in encoded]) - head, new - 1
+    copies = 1 if alone or reads_whole(host.model) else copies_of(encoded, lesson.organelles)
+    below = [None] * len(lesson) if alone or not lesson.below else lesson.below
+    above = np.array([upper if x is not None else 1 for x in below])
+    passes = lambda tokens, past: np.array([meter.forward(int(t), past=int(k), logits=0)
+                                            for t, k in zip(tokens, past)], float)
+    # A host that reads whole texts reads each row in one pass, which is not the sum of two.
+    layers = (passes(asked + later, head) if reads_whole(host.model)
+              else passes(asked, head) / copies + passes(later, head + asked))
+    again = passes(head, 0 * head) * share * upper if kept else 0 * new
+    own = (np.array([population.adapter_flops_per_token(id) for id in lesson.organelles])
+           * (asked / copies + later + head * share))
     readout = 2 * meter.unembedding * new
     read = layers * above + again + readout + own
     if rule == 'node': return read * (1 + 2 * pairs) + own * pairs

@@ -127,9 +127,9 @@ def learn(self: Plasticity, lesson: Lesson, *,
           rng: np.random.Generator, # for noise, and for the rows that are probed
           rollout: Callable | None = None, # for es: (population, rows of the lesson, organelles) -> rewards
          ) -> pd.DataFrame:
-    "One update of every organelle in the lesson: answers, size of the update, KL from the host, GFLOPs"
+    "One update of every organelle in the lesson: answers, size of the update, KL, GFLOPs as executed and alone"
     c, population = self.config, self.population
-    columns = ['answers', 'useful', 'step', 'kl', 'kl_scale', 'gflops']
+    columns = ['answers', 'useful', 'step', 'kl', 'kl_scale', 'gflops', 'gflops_alone']
     if c.rule == 'none' or not len(lesson): return pd.DataFrame(columns=columns, index=pd.Index([], name='organelle'))
     useful = np.flatnonzero(lesson.advantage) if c.rule != 'es' else np.arange(len(lesson))
     answers = pd.Series(lesson.organelles).value_counts(sort=False)
@@ -138,8 +138,9 @@ def learn(self: Plasticity, lesson: Lesson, *,
     if not len(useful): return table
     part = lesson.take(useful)
     self._wake(part.organelles)
-    found, cost = self._direction(part, rng, rollout)
+    found, cost, alone = self._direction(part, rng, rollout)
     self._add(table, 'gflops', part.organelles, cost / 1e9)
+    self._add(table, 'gflops_alone', part.organelles, alone / 1e9)
     self._add(table, 'useful', part.organelles, np.ones(len(part)))
     table.loc[found.organelles, 'step'] = self._step(self._shared(found))
     self._hold(table, lesson, found.organelles, rng)
@@ -153,16 +154,17 @@ def _add(self: Plasticity, table: pd.DataFrame, column: str, organelles: Sequenc
 
 # %% ../../nbs/05_organelles/04_updates.ipynb #f1ac7f62
 @patch
-def _direction(self: Plasticity, lesson: Lesson, rng, rollout) -> tuple[Credit, np.ndarray]:
-    "The directions that the rule gives, and the FLOPs of each row"
+def _direction(self: Plasticity, lesson: Lesson, rng, rollout) -> tuple[Credit, np.ndarray, np.ndarray]:
+    "The directions that the rule gives, the FLOPs of each row, and what these would be if no row shared anything"
     c = self.config
     if c.rule == 'es':
         if rollout is None: raise ValueError("the es rule expected a rollout to try its variants with, got none; "
                                              "an ecology gives one")
-        return evolution_strategy(self.population, lesson, rollout, sigma=c.sigma, pairs=c.pairs, rng=rng)
+        found, cost = evolution_strategy(self.population, lesson, rollout, sigma=c.sigma, pairs=c.pairs, rng=rng)
+        return found, cost, cost                    # each variant reads each question by itself
     return (credit(self.population, lesson, c.rule, decay=c.decay, chunk=c.chunk, rng=rng, sigma=c.sigma,
-                   pairs=c.pairs),
-            learning_flops(self.population, lesson, c.rule, pairs=c.pairs))
+                   pairs=c.pairs), *(learning_flops(self.population, lesson, c.rule, pairs=c.pairs, alone=alone)
+                                     for alone in (False, True)))
 
 @patch
 def _shared(self: Plasticity, found: Credit) -> Credit:
@@ -224,8 +226,9 @@ def _hold(self: Plasticity, table: pd.DataFrame, lesson: Lesson, organelles: lis
         # Weights have changed since the answers were sampled, and the host reads them, too: all of it is read again.
         probe = replace(lesson.take(np.concatenate(list(left.values()))), below=None)
         kl = kl_from_host(population, probe)
-        cost = learning_flops(population, probe, 'hebbian')                     # a pass, and one of the host's
-        self._add(table, 'gflops', probe.organelles, (2 if not attempt else 1) * cost / 1e9)
+        for column, alone in (('gflops', False), ('gflops_alone', True)):
+            cost = learning_flops(population, probe, 'hebbian', alone=alone)        # a pass, and one of the host's
+            self._add(table, column, probe.organelles, (2 if not attempt else 1) * cost / 1e9)
         table.loc[list(kl), 'kl'] = list(kl.values())
         left = {id: left[id] for id in left if kl[id] > c.kl_max}
         if not left: return

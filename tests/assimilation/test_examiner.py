@@ -121,8 +121,8 @@ def test_the_bill_is_what_was_asked_since_the_last_one(population):
     right = examiner.ask({'o1': population.factors('o1'), 'host': None}, tasks, seed_for)
     bill = examiner.settle()
     assert bill['answers'] == 8 and bill['right'] == sum(r.sum() for r in right.values())
-    assert bill['tokens'] > 8 and bill['gflops'] > 0
-    assert examiner.settle() == dict(answers=0, right=0, tokens=0, gflops=0.)
+    assert bill['tokens'] > 8 and bill['alone'] == bill['gflops'] > 0          # nothing was asked twice
+    assert examiner.settle() == dict(answers=0, right=0, tokens=0, gflops=0., alone=0.)
 
 
 def test_the_scratch_population_is_empty_after_an_error(population):

@@ -1292,7 +1292,7 @@ def short(monkeypatch):
         plan = load(name)
         first, twin = plan.conditions
         return plan.model_copy(update={
-            'conditions': (first.model_copy(update={'generations': 2}), twin),
+            'conditions': (first.model_copy(update={'generations': 4}), twin),
             'measured': plan.measured.model_copy(update=dict(id=24, ood=8, audit=8))})
     monkeypatch.setattr(study_plan, 'load_plan', small)
     monkeypatch.setattr(acceptance, 'Sizes', lambda **how: Amounts(**how | sizes))

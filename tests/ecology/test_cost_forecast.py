@@ -176,7 +176,8 @@ def test_a_life_on_another_host_pays_what_it_would_pay_at_home(architecture, emb
     home = Population(embedded, capacity=1, max_rank=8, targets=tuple(config.targets), blocks=config.blocks)
     ours = home.adapter_flops_per_token(home.birth(rank=8).id)
     p, n, cost = np.array([[a[k] for k in ('prompt_tokens', 'new_tokens', 'cost')] for a in answers]).T
-    flops = np.array([embedded.meter.answer(int(x), int(y)) for x, y in zip(p, n)]) + ours * (p + n - 1)
+    k = config.curriculum.copies
+    flops = np.array([embedded.meter.answer(int(x), int(y), copies=k) for x, y in zip(p, n)]) + ours * (p / k + n - 1)
     at_home = answer_cost(config.economy, flops / 1e9, p + n)
     assert cost.sum() == pytest.approx(at_home.sum(), rel=.05)
     assert sum(a['cost'] for a in dear) / len(dear) > 1.2 * cost.mean()

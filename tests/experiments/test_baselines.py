@@ -357,7 +357,8 @@ def test_the_host_alone_in_three_ways(host):
     assert ways['best_of_k']['vote'].answers.text.tolist() == vote(drawn).text.tolist()
     assert ways['best_of_k']['oracle'].accuracy == oracle(drawn).success.mean() > ways['best_of_k']['vote'].accuracy
     cost = {n: next(iter(w.values())).answers.gflops.mean() for n, w in ways.items()}
-    assert 7 < cost['best_of_k'] / cost['frozen'] < 9 and 2 < cost['few_shot'] / cost['frozen'] < 5
+    assert 2 < cost['best_of_k'] / cost['frozen'] < 4       # eight are written, but the question is read once
+    assert 2 < cost['few_shot'] / cost['frozen'] < 5
     assert (ways['best_of_k']['vote'].answers.answers == 8).all()
 
 

@@ -69,11 +69,9 @@ def test_unequal_rows_are_counted(host, settled):
 def test_useful_flops_leave_out_what_is_shared(host):
     prompts = workload(4, ROWS)
     made = host.generate(prompts, seeds=range(ROWS), max_new_tokens=8)
-    whole = made.flops.sum()
-    assert .2 * whole < useful_flops(host, made, 4) < useful_flops(host, made, 1) < whole
-    decode = sum(host.meter.answer(int(p), int(n)) - host.meter.forward(int(p), logits=1)
-                 for p, n in zip(made.prompt_tokens, made.new_tokens))
-    assert useful_flops(host, made, 4) - decode == pytest.approx((useful_flops(host, made, 1) - decode) / 4)
+    assert .2 * made.alone.sum() < useful_flops(host, made, 4) < made.flops.sum() < made.alone.sum()
+    read = sum(host.meter.forward(int(p), logits=1) for p in made.prompt_tokens)
+    assert made.alone.sum() - made.flops.sum() == pytest.approx(.75 * read)
 
 
 def test_contestants_take_turns_and_warm_up_is_not_counted():

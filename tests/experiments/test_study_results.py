@@ -73,6 +73,13 @@ def test_a_population_that_died_out_counts_as_its_host():
     for way in (None, 'routed', 'best'): assert results.right('a', ('id',), way).mean(1).tolist() == [.75, .25]
 
 
+def test_cells_of_another_cost_version_are_refused():
+    old, new = (cell(name, 1, [1, 0]) | {'hashes': {'cost': version}} for name, version in (('a', '1'), ('b', '2')))
+    with pytest.raises(ValueError, match='counted alike, got cost versions 1 and 2; make the older ones again'):
+        Results([old, new])
+    assert Results([old, old | {'condition': 'b'}]).right('b', ('id',)).tolist() == [[1., 0.]]
+
+
 def test_what_is_missing_is_no_number():
     results = Results([cell('a', 1, [1, 0]), cell('a', 2, [1, 0], sampled={'accuracy': .5})])
     assert math.isnan(results.mean('a', 'sampled', 'accuracy'))

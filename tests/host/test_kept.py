@@ -60,7 +60,7 @@ def test_answers_are_those_of_prompts_that_are_read_whole(architecture, blocks, 
     close = [i for i, (a, b) in enumerate(zip(kept.margins, read.margins)) if min(a, b) > 1e-4]
     assert len(close) > len(prompts) / 2
     assert [kept.tokens[i] for i in close] == [read.tokens[i] for i in close]
-    assert (kept.flops < read.flops).all() and (kept.alone == read.flops).all()
+    assert (kept.flops < read.flops).all() and (kept.alone == read.alone).all()
 
 
 def test_greedy_answers_are_those_of_transformers():
@@ -197,7 +197,9 @@ def test_the_bill_of_learning_is_for_the_adapted_block_alone_and_its_beginning_o
     lesson = Lesson(prompts, made.tokens, ['o1'] * 5, np.ones(5), below=made.below)
     head, own = host.kept(prompts, host.encode(prompts), 6).lengths[0], population.adapter_flops_per_token('o1')
     each = [(int(p) - head + int(t) - 1, int(t)) for p, t in zip(made.prompt_tokens, made.new_tokens)]
-    layers = sum(m.forward(rest, past=head, logits=0) for rest, _ in each) + m.forward(head, logits=0)
+    layers = m.forward(head, logits=0) + sum(
+        m.forward(rest - new + 1, past=head, logits=0) + m.forward(new - 1, past=head + rest - new + 1, logits=0)
+        for rest, new in each)
     expected = (2 * layers / 3 + 2 * sum(2 * m.unembedding * t for _, t in each)
                 + 3 * own * (sum(rest for rest, _ in each) + head))
     assert learning_flops(population, lesson, 'local').sum() == pytest.approx(expected, rel=1e-12)
@@ -223,7 +225,7 @@ def test_hosts_that_keep_nothing_answer_all_the_same(monkeypatch):
     read = population.generate(prompts, who, max_new_tokens=6, temperature=0, below=True)
     sure = np.minimum(kept.margins, read.margins) > 1e-4
     assert [t for t, s in zip(kept.tokens, sure) if s] == [t for t, s in zip(read.tokens, sure) if s]
-    assert read.below == [None] * len(prompts) and (read.flops == read.alone).all()
+    assert read.below == [None] * len(prompts) and (read.flops <= read.alone).all()
 
 
 def test_plain_hosts_keep_nothing():

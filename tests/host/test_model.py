@@ -60,7 +60,7 @@ def test_a_row_does_not_know_its_batch(architecture, temperature):
         part = ask(host, rows, temperature=temperature)
         assert part.tokens == [together.tokens[i] for i in rows]
         assert part.texts == [together.texts[i] for i in rows]
-        assert part.flops.tolist() == together.flops[list(rows)].tolist()
+        assert part.alone.tolist() == together.alone[list(rows)].tolist()
         np.testing.assert_allclose(np.concatenate(part.logprobs), np.concatenate([together.logprobs[i] for i in rows]),
                                    atol=1e-5)
 
@@ -135,7 +135,7 @@ def test_an_answer_stops_at_the_first_end(architecture, places):
     assert made.tokens == [until(row, host.ends) for row in free.tokens]
     assert made.new_tokens.tolist() == [len(row) for row in made.tokens] == [len(row) for row in made.logprobs]
     assert len(made.tokens[0]) <= places[0] + 1 and max(made.new_tokens) > min(made.new_tokens)
-    assert made.flops.tolist() == [host.meter.answer(int(p), int(n)) for p,
+    assert made.alone.tolist() == [host.meter.answer(int(p), int(n)) for p,
                                    n in zip(made.prompt_tokens, made.new_tokens)]
     for row, free_row in zip(made.logprobs, free.logprobs):
         np.testing.assert_allclose(row, free_row[:len(row)], atol=1e-5)

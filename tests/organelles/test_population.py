@@ -110,7 +110,7 @@ def test_generate_gives_each_row_its_own_answer_and_bill(pop):
     prompts, who = ['a', 'bcd', 'a', 'a longer one'], ['o2', 'o3', None, 'o2']
     made = pop.generate(prompts, who, max_new_tokens=5, temperature=0)
     bare = pop.host.generate(prompts, max_new_tokens=5, temperature=0)
-    assert made.tokens[2] == bare.tokens[2] and made.flops[2] == bare.flops[2]
+    assert made.tokens[2] == bare.tokens[2] and made.alone[2] == bare.alone[2]
     for i, (p, w) in enumerate(zip(prompts, who)):
         alone = pop.generate([p], [w], max_new_tokens=5, temperature=0)
         assert alone.tokens[0] == made.tokens[i]
@@ -119,6 +119,16 @@ def test_generate_gives_each_row_its_own_answer_and_bill(pop):
         assert made.flops[i] == expected + passed * (0 if w is None else pop.adapter_flops_per_token(w))
     sizes = sum(sum(s) for s in pop.shapes.values())
     assert pop.adapter_flops_per_token('o2') == 2 * 3 * sizes and pop.parameters('o3') == 6 * sizes
+
+
+def test_copies_share_the_reading_of_their_question_and_nothing_else(pop):
+    prompts, who = ['abcdef'] * 4 + ['abcdef'] + ['b'], ['o2'] * 4 + ['o3', 'o2']
+    made = pop.generate(prompts, who, max_new_tokens=5, seeds=range(6))
+    read = len(pop.host.encode(['abcdef'])[0])
+    per_token = pop.adapter_flops_per_token('o2')
+    once = pop.host.meter.forward(read, logits=1) + read * per_token
+    assert made.alone[:4].sum() - made.flops[:4].sum() == pytest.approx(3 * once)
+    assert made.flops[4:].tolist() == made.alone[4:].tolist()       # another organelle, another question
 
 
 @pytest.mark.parametrize('rows', [1, 3, 5])

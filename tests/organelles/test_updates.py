@@ -254,6 +254,18 @@ def test_flops_are_those_that_torch_counts(rule):
     assert learning_flops(population, lesson, rule)[0] == pytest.approx(counter.flops, rel=.12)
 
 
+@pytest.mark.parametrize('rule', ['hebbian', 'local', 'backprop'])
+def test_answers_to_one_question_share_the_reading_of_it_in_the_bill(rule):
+    population = crowd(tiny_host('llama', hidden=64, layers=4), ranks=(4,),
+                       targets=WRITERS if rule == 'hebbian' else MAPS)
+    lesson = lambda n: Lesson(['a' * 40] * n, [[70] * 9 + [1]] * n, ['o1'] * n, np.ones(n))
+    one, four = (learning_flops(population, lesson(n), rule).sum() for n in (1, 4))
+    nothing = learning_flops(population, Lesson(['a' * 40], [[1]], ['o1'], [1.]), rule).sum()      # reads the question
+    readout = 4 * population.host.meter.unembedding
+    assert four == pytest.approx(4 * one - 3 * (nothing - readout), rel=1e-9)
+    assert learning_flops(population, lesson(4), rule, alone=True).sum() == pytest.approx(4 * one)
+
+
 # --- advantages
 
 def test_group_advantage_leaves_oneself_out():

@@ -151,7 +151,7 @@ def test_a_row_does_not_know_its_batch(what):
     assert len(set(together.prompt_tokens.tolist())) > 3
     for i, prompt in enumerate(PROMPTS):
         alone = host.generate([prompt], seeds=[i], max_new_tokens=5)
-        assert alone.tokens == [together.tokens[i]] and alone.flops[0] == together.flops[i]
+        assert alone.tokens == [together.tokens[i]] and alone.flops[0] == together.alone[i]
         np.testing.assert_allclose(alone.logprobs[0], together.logprobs[i], atol=1e-4)
     few = host.generate(PROMPTS, seeds=seeds, max_new_tokens=5, chunk=40, rows=3)
     assert few.tokens == together.tokens
