@@ -7,6 +7,7 @@ from . import knobs as knobs
 from . import lifecycle as lifecycle
 from . import record as record
 from . import run_folder as run_folder
+from . import serving as serving
 from . import sessions as sessions
 from . import state as state
 from . import variation as variation
@@ -25,7 +26,8 @@ from .config import (
     checked_config as checked_config, load_config as load_config, validation_line as validation_line,
 )
 from .record import (
-    Generation as Generation, hashes_of as hashes_of, row_text as row_text,
+    Generation as Generation, alone_of as alone_of, hashes_of as hashes_of, numbers_of as numbers_of,
+    row_text as row_text,
 )
 from .diagnosis import (
     CASES as CASES, Diagnosis as Diagnosis, EarlyStopping as EarlyStopping, LAST as LAST, PATIENCE as PATIENCE,
@@ -35,6 +37,10 @@ from .diagnosis import (
 )
 from .knobs import (
     Applied as Applied, Controls as Controls, Example as Example, KNOBS as KNOBS, Knob as Knob,
+)
+from .serving import (
+    Bill as Bill, Graded as Graded, Met as Met, Service as Service, Serving as Serving, absence as absence,
+    asked as asked, billed as billed, chosen as chosen, graded as graded, settle as settle, to_score as to_score,
 )
 from .ecology import (
     Ecology as Ecology,
@@ -49,7 +55,7 @@ from .run_folder import (
     config_hash as config_hash, differences as differences, frame as frame, read as read,
 )
 from .state import (
-    PARTS as PARTS, births_of as births_of, restore as restore, state_of as state_of,
+    PARTS as PARTS, births_of as births_of, parts_of as parts_of, restore as restore, state_of as state_of,
 )
 from .checkpoint_files import (
     checkpoints as checkpoints, prune as prune, read_births as read_births, read_checkpoint as read_checkpoint,

@@ -19,6 +19,7 @@ import evolora
 from ..assimilation.gates import GATES
 from ..assimilation.pairing import AssimilationConfig
 from .variation import VariationConfig
+from ..economy.market import MarketConfig
 from ..economy.prices import EconomyConfig
 from ..organelles.learning_rules import RULES
 from ..organelles.population import Traits
@@ -56,6 +57,8 @@ class EcologyConfig(BaseModel):
     feedback: float = Field(0., ge=0, le=100, description="reward of positive human feedback on an answer; negative "
                                                           "feedback costs as much; 0 only records it")
     economy: EconomyConfig = EconomyConfig()
+    market: MarketConfig | None = Field(None, description='the market of beliefs by which it is decided who answers; '
+                                                          'null: organelles pay and earn energy instead')
     curriculum: CurriculumConfig = CurriculumConfig()
     variation: VariationConfig = VariationConfig()
     plasticity: PlasticityConfig = PlasticityConfig()
@@ -68,8 +71,9 @@ class EcologyConfig(BaseModel):
 
     @property
     def own_parts(self) -> dict[str, str]:
-        "Fingerprints of its families, rule, gates and schedule that a user has added; {} where all are the library's"
-        return (cell_hashes(Cell.parse(c) for c in self.cells) | RULES.hashes([self.plasticity.rule])
+        "Fingerprints of families, rule, gates and schedule that a user has added, and of a world that changes"
+        world = {} if self.world.static else {'world': self.world.hash}
+        return (world | cell_hashes(Cell.parse(c) for c in self.cells) | RULES.hashes([self.plasticity.rule])
                 | GATES.hashes(self.assimilation.gates) | SCHEDULES.hashes([self.world.schedule]))
 
     @property
@@ -83,10 +87,11 @@ class EcologyConfig(BaseModel):
 
     @model_serializer(mode='wrap')
     def _defaults_left_out(self, usual):
-        # Runs and results from before there were forms and worlds have the hashes of configurations without them.
+        # Runs from before there were forms, worlds and markets have the hashes of configurations without them.
         values = usual(self)
         if self.form.plain: values.pop('form', None)
         if self.world.static: values.pop('world', None)
+        if self.market is None: values.pop('market', None)
         return values
 
     @model_validator(mode='after')
@@ -97,6 +102,11 @@ class EcologyConfig(BaseModel):
                                          ('founders', self.founders, 'capacity', self.capacity),
                                          ('variation.mu', self.variation.mu, 'capacity', self.capacity)):
             if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
+        if self.market and not self.temperature: raise ValueError('temperature expected above 0 with a market, got '
+                                                                  '0; the likelihood of greedy answers is 1 or 0')
+        for name, value in (('assimilation.merges', self.assimilation.merges), ('feedback', self.feedback)):
+            if self.market and value: raise ValueError(f'{name} expected 0 where there is a market, got {value}; there '
+                                                       'stakes move by graded answers alone')
         return self
 
 # %% ../../nbs/07_ecology/03_config.ipynb #b39cd72f

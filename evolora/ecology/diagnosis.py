@@ -243,7 +243,8 @@ def unpaid_generations(history: Sequence) -> int:
     return n
 
 def extinction_certain(ecology) -> bool:
-    "Whether each organelle will be bankrupt at its next ticket"
+    "Whether each organelle will be bankrupt at its next ticket; where there is a market, nobody ever is"
+    if getattr(ecology, 'serving', None): return False
     ledger, economy = ecology.ledger, ecology.controls.config.economy
     due = economy.ticket * ecology.controls.season(ecology.generation).ticket
     return all(ledger.balance(id) < due and strikes + 1 >= economy.grace for id, strikes in ledger.strikes.items())

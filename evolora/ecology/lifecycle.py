@@ -58,21 +58,22 @@ class Demography:
 
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #c2d6b8d3
 @patch
-def found(self: Demography, generation: int, *, rank: int, traits: Traits, step: float) -> Organelle:
-    "A founder: a no-op, or mutated if `step` is above 0"
-    one = self.population.birth(rank=rank, traits=traits, rng=self.rng('founder', self.population.births))
+def found(self: Demography, generation: int, *, rank: int, traits: Traits, step: float,
+          reason: str = 'founder') -> Organelle: # or recruit, where there is a market
+    "A founder, or one that comes later: a no-op, or mutated if `step` is above 0"
+    one = self.population.birth(rank=rank, traits=traits, generation=generation, operator=reason,
+                                rng=self.rng('founder', self.population.births))
     if step:
         rng, alpha = self.rng('founder step', one.id), self.population.alpha
         moved = OPERATORS['gaussian'](self.population.factors(one.id), rng=rng, step=step, alpha=alpha)
         self.population.write(one.id, moved)
-    return self._welcome(one, (), generation, 'founder')
+    return self._welcome(one, (), generation, reason)
 
 @patch
 def _welcome(self: Demography, one: Organelle, payers: Sequence[str], generation: int,
              reason: str = 'birth') -> Organelle:
-    amount = self.ledger.config.founder_energy if reason == 'founder' else self.ledger.config.newborn_energy
-    self.ledger.open(one.id, amount, reason=reason, parents=tuple(payers), generation=generation,
-                     by_wealth=one.operator in ('merge', 'expert'))
+    self.ledger.welcome(one.id, generation, reason=reason, parents=tuple(payers),
+                        by_wealth=one.operator in ('merge', 'expert'))
     self.plasticity.inherit(one.id, one.parents, one.operator)
     if reason == 'birth': self.curriculum.inherit(one.id, one.parents)
     self.births[one.id] = {n: (A.cpu(), B.cpu()) for n, (A, B) in self.population.factors(one.id).items()}

@@ -119,6 +119,13 @@ def open(self: Ledger, organelle: str, amount: float, *, reason: str = 'founder'
 
 # %% ../../nbs/02_economy/02_ledger.ipynb #e061555e
 @patch
+def welcome(self: Ledger, organelle: str, generation: int, *, reason: str = 'birth', parents: tuple[str, ...] = (),
+            by_wealth: bool = False) -> None:
+    "Open an account with what a founder or a newborn begins with"
+    amount = self.config.founder_energy if reason == 'founder' else self.config.newborn_energy
+    self.open(organelle, amount, reason=reason, generation=generation, parents=parents, by_wealth=by_wealth)
+
+@patch
 def pay_ticket(self: Ledger, organelle: str, generation: int, factor: float = 1.) -> str:
     "Charge the ticket times `factor`: 'paid', 'strike', or 'bankrupt' after `grace` strikes in a row"
     due = self.config.ticket * nonnegative('factor', factor).item()

@@ -15,6 +15,7 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..utils.text import escape
+from .ledger import Audit
 from .prices import nonnegative
 
 # %% ../../nbs/02_economy/03_market.ipynb #mar00006
@@ -29,7 +30,7 @@ class Book:
         if new:
             largest = max(new, key=new.get)
             for _ in range(2): new[largest] += self.total - fsum(new.values())
-        for who in {*new, *self.stakes}:
+        for who in {**self.stakes, **new}:                      # in the order in which they came, not in that of a set
             change = Fraction(new.get(who, 0.)) - Fraction(self.stakes.get(who, 0.))
             if change: self._moved[who, reason] = self._moved.get((who, reason), Fraction()) + change
         self.stakes = new
@@ -73,20 +74,23 @@ class Book:
         self._set({who: (1 - even - past) * w + self.total * (even / n + past * self.past[who] / rich)
                    for who, w in self.stakes.items()}, 'share')
 
-    def drain(self) -> list[dict]:
-        "What each holder won and lost since the last call, by reason"
-        rows = [dict(organelle=who, reason=reason, amount=float(x), balance=self.stakes.get(who, 0.))
-                for (who, reason), x in self._moved.items()]
-        self._moved = {}
-        return rows
+    def drain(self) -> dict[tuple[str, str], Fraction]: # (holder, reason): amount
+        "What each holder won and lost since the last call, by reason, to the last digit"
+        moved, self._moved = self._moved, {}
+        return moved
 
     def state(self) -> dict:
         return dict(total=self.total, stakes=dict(self.stakes), past=dict(self.past), bets=self.bets,
                     moved=[[*key, str(x)] for key, x in self._moved.items()])
 
     def restore(self, state: dict) -> None:
-        self.total, self.bets = state['total'], state['bets']
-        self.stakes, self.past = dict(state['stakes']), dict(state['past'])
+        "Go on from a saved state; ValueError for stakes that do not sum to the total, or are no numbers"
+        stakes = {who: nonnegative('stake', w).item() for who, w in state['stakes'].items()}
+        past = {who: nonnegative('past', w).item() for who, w in state['past'].items()}
+        if past.keys() != stakes.keys() or stakes and abs(fsum(stakes.values()) - state['total']) > 1e-9:
+            raise ValueError(f"expected stakes that sum to {state['total']}, got {fsum(stakes.values())}; restore the "
+                             "state from a copy")
+        self.total, self.bets, self.stakes, self.past = state['total'], state['bets'], stakes, past
         self._moved = {(who, reason): Fraction(x) for who, reason, x in state['moved']}
 
     def __repr__(self) -> str:
@@ -102,6 +106,17 @@ class MarketConfig(BaseModel):
     newborn: float = Field(.1, gt=0, lt=1, description='part of all stakes that a newborn organelle begins with')
     books: str = Field('both', pattern='^(both|all|family)$', description='one book for all families, one for each, '
                                                                           'or both, mixed by their success')
+    questions: int = Field(32, ge=1, le=4096, description='questions that come in a generation, of all cells alike')
+    round: int = Field(4, ge=1, le=4096, description='questions after which stakes move and others may be asked')
+    learn_every: int = Field(2, ge=1, description='rounds between two updates of those that answered')
+    choice: str = Field('largest', pattern='^(largest|drawn)$', description='who answers: the organelle that is '
+                                                                            'believed most, or one drawn by belief')
+    asleep: float = Field(.05, ge=0, lt=1, description='belief below which an organelle is scored only where that '
+                                                       'could make it the one that is believed most')
+    recruit: bool = Field(True, description='whether an organelle that never learned is always there')
+    protect: int = Field(8, ge=0, description='updates before an organelle may have to leave its seat')
+    met: int = Field(64, ge=1, le=4096, description='right answers that are kept of all that was met; they show whose '
+                                                    'absence costs least')
 
 _ALL = ''       # the name of the book for all families
 
@@ -164,16 +179,47 @@ def likelihood_of(right: bool, given: dict[str, float]) -> dict[str, float]: # t
 
 @patch
 def rows(self: Market, generation: int) -> list[dict]:
-    "What moved since the last call: a summed row for each book, holder and reason"
-    named = [(name or 'all', book) for name, book in self.books.items()]
-    named += [(f'trust {name}', book) for name, book in self.trust.items()]
-    return [dict(generation=generation, book=name, **row) for name, book in named for row in book.drain()]
+    "What moved since the last call, as rows of a ledger: one for each holder and reason, summed over books, as shares"
+    for trust in self.trust.values(): trust.drain()         # no organelle's money: how the books are weighted
+    moved, n, held = {}, len(self.books), self.balances
+    for book in self.books.values():
+        for key, amount in book.drain().items(): moved[key] = moved.get(key, Fraction()) + amount / Fraction(book.total)
+    return [dict(generation=generation, organelle=who, account='stakes', reason=reason, amount=float(amount / n),
+                 balance=held.get(who, 0.)) for (who, reason), amount in moved.items()]
 
 @patch
-def audit(self: Market) -> float:
-    "The largest difference between what a book holds and its sum"
+def audit(self: Market) -> Audit:
+    "What all books were begun with against what they hold; the largest difference in one of them"
     books = [b for b in (*self.books.values(), *self.trust.values()) if b.stakes]
-    return max((abs(float(sum(map(Fraction, b.stakes.values())) - Fraction(b.total))) for b in books), default=0.)
+    errors = [abs(float(sum(map(Fraction, b.stakes.values())) - Fraction(b.total))) for b in books]
+    return Audit({'stakes': fsum(b.total for b in books)}, {}, fsum(w for b in books for w in b.stakes.values()),
+                 max(errors, default=0.))
+
+@patch(as_prop=True)
+def balances(self: Market) -> dict[str, float]:
+    "The mean share that each organelle has of the books; together 1"
+    return {who: fsum(b.stakes[who] / b.total for b in self.books.values()) / len(self.books) for who in self.holders}
+
+@patch
+def balance(self: Market, organelle: str) -> float: # KeyError for one that holds no stake
+    "The mean share that an organelle has of the books"
+    return fsum(b._known(organelle) / b.total for b in self.books.values()) / len(self.books)
+
+@patch
+def total(self: Market) -> float: return fsum(self.balances.values())
+
+@patch
+def welcome(self: Market, organelle: str, generation: int, *, reason: str = 'birth', parents: tuple[str, ...] = (),
+            by_wealth: bool = False) -> None:
+    "As a ledger is asked to open an account: all, whoever the parents are, give the newborn its part"
+    self.enter(organelle)
+
+@patch
+def close(self: Market, organelle: str, generation: int, reason: str = 'estate') -> float:
+    "As a ledger is asked to end an account; returns the share that the others got"
+    left = self.balance(organelle)
+    self.leave(organelle)
+    return left
 
 @patch
 def table(self: Market) -> pd.DataFrame:
@@ -194,6 +240,8 @@ def restore(self: Market, state: dict) -> None:
             raise ValueError(f"market state expected the {name} of {', '.join(self.families)}, got others; "
                              "restore it where it was saved")
         for key, book in mine.items(): book.restore(state[name][key])
+    if len({tuple(book.stakes) for book in self.books.values()}) > 1:
+        raise ValueError("market state expected the same organelles in every book, got others; restore it from a copy")
 
 @patch
 def _repr_markdown_(self: Market) -> str:

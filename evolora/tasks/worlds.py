@@ -8,15 +8,16 @@ __all__ = ['SCHEDULES', 'conventions', 'under', 'recurring', 'drawn', 'skewed', 
 
 # %% ../../nbs/03_tasks/11_worlds.ipynb #wor00003
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from .families import family_named
+from .families import Cell, family_named
 from .family import Task
+from .task_sets import sample_tasks
 from ..utils.randomness import stream
 from ..utils.registry import Parts, fingerprint
 
@@ -169,6 +170,20 @@ class World:
     def task(self, task: Task, generation: int, place: int = 0) -> Task:
         "The task as it is right now"
         return task if self.config.static else under(task, self.habit(task.family, generation, place))
+
+    def questions(self, asked: Sequence[tuple[Cell, int]], generation: int, # (cell, which one of it), copies as well
+                  rng_for: Callable[[Cell], np.random.Generator]) -> list[Task]:
+        "The tasks that are asked in a generation, out of the train stream; copies of one are of one world"
+        shared = {c: sample_tasks(c, n=last + 1, rng=rng_for(c)) for c, last in dict(sorted(asked)).items()}
+        known = {(c, i): self.task(shared[c][i], generation, place)
+                 for place, (c, i) in enumerate(dict.fromkeys(asked))}
+        return [known[question] for question in asked]
+
+    def stopped(self, number: int) -> 'World':
+        "The same, but for ever in this one of its worlds"
+        still = World(self.config, self.families, self.seed)
+        still.number = still.period = lambda generation, place=0: number
+        return still
 
     def band(self, generations: int) -> pd.DataFrame:
         "A row for each stretch of generations in one world: start, end (not included) and world, for a chart"

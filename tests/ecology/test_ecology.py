@@ -19,6 +19,7 @@ from evolora.ecology.ecology import Ecology
 from evolora.economy.ledger import ACCOUNTS
 from evolora.economy.prices import EconomyConfig
 from evolora.tasks.forms import Form
+from evolora.host.habit_host import HABIT_CELLS
 from evolora.host.model import tiny_host
 from evolora.tasks.family import Grade, Task
 from evolora.organelles.population import Traits
@@ -148,7 +149,7 @@ def test_every_preset_runs(host, name):
 
 
 def test_the_presets_are_those_that_are_promised():
-    assert PRESET_NAMES == ['debug', 'ecology', 'frozen', 'real', 'single']
+    assert PRESET_NAMES == ['debug', 'ecology', 'frozen', 'real', 'single', 'worlds']
 
 
 def test_frozen_is_the_bare_host_for_ever(host):
@@ -331,7 +332,8 @@ def test_only_train_questions_of_the_chosen_cells_are_asked(host, monkeypatch, n
     config = small() if name is None else load_config(name).model_copy(update={'max_new_tokens': 1})
     live(host, config, generations=2)
     assert asked and {stream_of(t) for t in asked} == {'train'}
-    assert {Cell(t.family, t.depth) for t in asked} <= {Cell.parse(c) for c in config.cells} <= set(ID_CELLS)
+    cells = {Cell.parse(c) for c in config.cells}
+    assert {Cell(t.family, t.depth) for t in asked} <= cells <= {*ID_CELLS, *HABIT_CELLS}
 
 
 def test_equal_organelles_answer_alike(host):

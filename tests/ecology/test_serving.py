@@ -1,0 +1,258 @@
+"""Rounds, beliefs, who comes and who goes: on a tiny host where chance grades, and on the host with four habits."""
+from itertools import pairwise
+from math import fsum
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import chance_decides
+
+from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
+from evolora.ecology.config import EcologyConfig, changed_config, load_config
+from evolora.ecology.ecology import Ecology
+from evolora.ecology.serving import Bill, Graded, Met, absence, settle, to_score
+from evolora.ecology.sessions import begin_session, resume_session
+from evolora.economy.market import Market, MarketConfig
+from evolora.host.model import load_host, tiny_host
+from evolora.organelles.scoring import score
+from evolora.utils.randomness import stream
+
+SMALL = {'cells': ['string.sort:1', 'word.count:1'], 'max_new_tokens': 4, 'capacity': 3,
+         'market': {'questions': 6, 'round': 2, 'learn_every': 2, 'protect': 1},
+         'world': {'period': 2}, 'curriculum': {'copies': 2}}
+
+
+@pytest.fixture(scope='module')
+def host(): return tiny_host()
+
+
+@pytest.fixture
+def chance(monkeypatch):
+    monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: chance_decides(task, text))
+
+
+def begun(host, seed=0, **changes):
+    "An ecology with a market that has not lived yet"
+    return Ecology(host, changed_config(changed_config(load_config('worlds'), SMALL), changes), seed=seed)
+
+
+def lived(host, generations, seed=0, **changes):
+    e = begun(host, seed, **changes)
+    return e, [e.step() for _ in range(generations)]
+
+
+# --- one generation
+
+def test_each_question_is_answered_by_one_organelle_as_often_as_there_are_copies(host, chance):
+    e, records = lived(host, 3)
+    for record in records:
+        answers = pd.DataFrame(record.episodes)
+        by = answers.groupby(['family', 'depth', 'task'], sort=False).organelle.agg(['size', 'nunique'])
+        assert len(answers) == 12 and len(by) == 6 and set(by['size']) == {2} and set(by['nunique']) == {1}
+
+
+def test_questions_are_the_same_whoever_answers(host, chance):
+    asked = lambda **changes: [e['task'] for r in lived(host, 3, **changes)[1] for e in r.episodes]
+    assert asked() == asked(capacity=1, market={'recruit': False}) == asked(market={'choice': 'drawn', 'round': 6})
+
+
+def test_stakes_are_a_closed_account(host, chance):
+    e, records = lived(host, 6)
+    rows = pd.DataFrame([row for r in records for row in r.ledger])
+    assert e.ledger.audit().balanced and abs(e.ledger.total() - 1) <= 1e-12
+    assert set(rows.account) == {'stakes'} and abs(fsum(rows.amount) - 1) <= 1e-9
+    for who, own in rows.groupby('organelle'):
+        assert own.balance.iloc[-1] == e.ledger.balances.get(who, 0.)
+        assert fsum(own.amount) == pytest.approx(own.balance.iloc[-1], abs=1e-9)
+
+
+def test_energy_of_the_other_economy_does_not_matter(host, chance):
+    def course(**changes):
+        return [(x['organelle'], x['answer']) for r in lived(host, 4, **changes)[1] for x in r.episodes]
+    assert course() == course(economy={'ticket': 1., 'price_token': .5, 'founder_energy': 1.})
+
+
+def test_only_those_that_answered_learn(host, chance):
+    e = begun(host)
+    for _ in range(5):
+        before = {o.id: e.population.norms().delta_norm[o.id] for o in e.population}
+        record = e.step()
+        answered = {x['organelle'] for x in record.episodes}
+        after = e.population.norms().delta_norm
+        assert all(after[id] == norm for id, norm in before.items() if id in after and id not in answered)
+
+
+def test_the_bill_has_the_scoring(host, chance):
+    e, records = lived(host, 5)
+    kinds = {'play', 'learn', 'gate', 'teach', 'alone', 'score'}
+    assert len(e.population) > 1 and all(set(r.row['gflops']) == kinds for r in records)
+    assert sum(r.row['gflops']['score'] for r in records) > 0
+    alone, records = lived(host, 3, capacity=1, market={'recruit': False})
+    assert all(r.row['gflops']['score'] == 0 for r in records)
+
+
+# --- who is scored
+
+def scored(monkeypatch, market, population, answers):
+    "Which organelles were scored, call by call"
+    calls = []
+    def spy(population, prompts, tokens, ids, **how):
+        calls.append((len(prompts), list(ids)))
+        return score(population, prompts, tokens, ids, **how)
+    monkeypatch.setattr('evolora.ecology.serving.score', spy)
+    settle(market, population, answers, temperature=1.)
+    return calls
+
+
+def test_sleepers_are_scored_only_where_one_could_overtake(host, monkeypatch):
+    e = begun(host, founders=3)
+    market = Market(MarketConfig(asleep=.05), ['string.sort'])
+    for id in e.population.ids: market.enter(id, .02)
+    sure = Graded('string.sort', 'Sort the letters: cab', [3, 1], True, 'o1', .9)
+    assert scored(monkeypatch, market, e.population, [sure]) == []
+    wrong = sure._replace(right=False, likelihood=.999)
+    assert scored(monkeypatch, market, e.population, [wrong, sure]) == [(1, ['o2', 'o3'])]
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.lists(st.floats(.001, 1), min_size=2, max_size=6), st.booleans(), st.floats(0, 1), st.floats(0, .5))
+def test_no_sleeper_that_could_overtake_is_left_asleep(weights, right, likelihood, asleep):
+    market = Market(MarketConfig(asleep=asleep, books='all', even=0.), ['sort'])
+    for i, _ in enumerate(weights): market.enter(f'o{i}', 1 / (i + 1))
+    market.settle('sort', {f'o{i}': w for i, w in enumerate(weights)})
+    leader, belief = market.leader('sort'), market.belief('sort')
+    asked = to_score(market, Graded('sort', '', [1], right, leader, likelihood))
+    kept = belief[leader] * (likelihood if right else 1 - likelihood)
+    assert leader not in asked and {id for id, b in belief.items() if b >= asleep} - {leader} <= {*asked}
+    if not {*belief} - {leader} <= {*asked}:
+        assert all(b <= kept for id, b in belief.items() if id not in asked and id != leader)
+
+
+def test_what_an_answer_was_sampled_with_is_what_scoring_finds(host, chance):
+    "The one that answered is not scored: its own log-probability counts, and must be the one that scoring would find"
+    e, seen = begun(host), []
+    def look(answers):
+        for a in answers:
+            seen.append(a.likelihood)
+            assert a.likelihood == pytest.approx(score(e.population, [a.prompt], [a.tokens],
+                                                       [a.organelle]).likelihoods[0, 0], rel=1e-3)
+        return Bill()
+    e.serving.settle = look
+    for _ in range(2): e.step()
+    assert len(seen) == 12 and not e.population.is_noop('o1')
+
+
+# --- who comes and who goes
+
+def test_one_that_never_learned_is_always_there_while_there_is_a_seat(host, chance):
+    e = begun(host, capacity=9)
+    for _ in range(8):
+        e.step()
+        assert any(e.population.is_noop(id) for id in e.population.ids)
+    assert begun(host, market={'recruit': False}).serving.renew() == Bill()
+
+
+def test_without_a_seat_whoever_is_missed_least_leaves_and_never_the_only_one_that_knows(host, monkeypatch):
+    e = begun(host, founders=3, founder_step=.1)
+    monkeypatch.setattr(e.population, 'is_noop', lambda id: False)
+    e.plasticity.updates[:] = 5
+    monkeypatch.setattr('evolora.ecology.serving.absence', lambda likelihoods: np.array([.2, .1, .3, 0.]))
+    e.serving.met.add('Sort the letters: cab', [3, 1], stream(0, purpose='test'))
+    e.generation = 4
+    bill = e.serving.renew()
+    assert 0 < bill.gflops <= bill.alone and e.population.ids == ['o1', 'o3', 'o4']
+    gone, came = e.demography.lineage()[-2:]
+    assert (gone['organelle'], gone['event'], came['organelle'], came['reason']) == ('o2', 'death', 'o4', 'recruit')
+    assert gone['reason'] == 'its absence costs 0.1000 of a right answer' and 'o2' not in e.ledger.holders
+
+
+def test_the_young_do_not_have_to_leave(host, monkeypatch):
+    e = begun(host, founders=3, founder_step=.1, market={'protect': 4})
+    monkeypatch.setattr(e.population, 'is_noop', lambda id: False)
+    assert e.serving.renew() == Bill() and e.population.ids == ['o1', 'o2', 'o3']
+
+
+@settings(deadline=None)
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 2 ** 31))
+def test_absence_is_what_is_lost_without(k, n, seed):
+    table = np.random.default_rng(seed).random((n, k))
+    def best(t): return t.max(1).mean() if t.shape[1] else 0.
+    if k > 1:
+        lost = [best(table) - best(np.delete(table, i, 1)) for i in range(k)]
+        assert absence(table) == pytest.approx(lost)
+    doubled = np.concatenate([table, table], 1)
+    assert not absence(doubled).any()           # nobody misses one of two that always agree
+
+
+def test_a_reservoir_keeps_all_alike():
+    kept = np.zeros(40)
+    for seed in range(600):
+        met, rng = Met(8), stream(seed, purpose='test')
+        for i in range(40): met.add('', [i], rng)
+        for _, (i,) in met.answers: kept[i] += 1
+    assert abs(kept / 600 - .2).max() < .07     # four standard errors
+
+
+# --- resumed, refused
+
+@pytest.mark.parametrize('changes', [{}, {'market': {'books': 'family', 'choice': 'drawn', 'past': .01}}])
+def test_it_goes_on_bit_for_bit(host, chance, tmp_path, changes):
+    config = begun(host, **changes).config
+    whole, parts = Ecology(host, config, seed=3), Ecology(host, config, seed=3)
+    rows = [whole.step().tables for _ in range(5)]
+    for _ in range(2): parts.step()
+    with begin_session(tmp_path / 'run', host, config, seed=3, every=1) as session: session.live(2, log=None)
+    with resume_session(tmp_path / 'run', host) as session:
+        again = [session.step().tables for _ in range(3)]
+        there = session.ecology
+        assert there.ledger.state() == whole.ledger.state() and there.serving.state() == whole.serving.state()
+        for id in whole.population.ids:
+            for (a, b), (c, d) in zip(whole.population.factors(id).values(), there.population.factors(id).values()):
+                assert a.equal(c) and b.equal(d)
+    for one, two in zip(rows[2:], again):
+        assert all(one[t] == two[t] for t in one if t != 'timings')
+
+
+@pytest.mark.parametrize('forge, line', [
+    (lambda s: s['books']['']['stakes'].update(o1=5.), 'stakes that sum to 1.0'),
+    (lambda s: s['books']['']['stakes'].update(o1=-1., o2=2.), 'stake'),
+    (lambda s: s['books']['']['stakes'].update(o1=float('nan')), 'stake'),
+    (lambda s: s['books']['']['stakes'].pop('o1'), 'stakes that sum to 1.0'),
+    (lambda s: s['books'].pop('string.sort'), 'market state expected')])
+def test_forged_stakes_are_refused(host, chance, forge, line):
+    e, _ = lived(host, 3)
+    state = e.ledger.state()
+    forge(state)
+    with pytest.raises(ValueError, match=line): Market(e.config.market, e.config.families).restore(state)
+
+
+@pytest.mark.parametrize('changes, line', [
+    ({'assimilation': {'merges': 1}}, 'assimilation.merges expected 0 where there is a market, got 1'),
+    ({'feedback': 1.}, 'feedback expected 0 where there is a market'),
+    ({'market': {'round': 0}}, 'greater than or equal to 1'), ({'market': {'books': 'one'}}, 'both|all|family'),
+    ({'market': {'tau': 1.}}, 'Extra inputs')])
+def test_what_does_not_fit_is_named(changes, line):
+    with pytest.raises(ValueError, match=line.replace('|', '.')): changed_config(load_config('worlds'), changes)
+
+
+def test_without_a_market_nothing_of_it_is_written():
+    assert 'market' not in EcologyConfig().model_dump() and 'market' in load_config('worlds').model_dump()
+
+
+# --- what it is for
+
+def test_an_ecology_remembers_a_world_that_was_away():
+    "Two worlds take turns on the host with four habits: a second organelle learns the second, and the first comes back"
+    config = changed_config(load_config('worlds'), {
+        'cells': ['string.sort:1', 'word.count:1', 'code.format:1'], 'world': {'worlds': 2, 'period': 7},
+        'market': {'questions': 24, 'learn_every': 1}})
+    e = Ecology(load_host('habits', threads=1), config, seed=1)
+    records = [e.step() for _ in range(17)]
+    believed = [r.row['best'] for r in records]
+    changed = [(a, b) for a, b in pairwise(believed) if a != b]
+    assert believed[5] == 'o1' == believed[-1] and believed[12] not in ('o1', None) and len(changed) == 2
+    accuracy = [r.row['accuracy'] for r in records]
+    assert np.mean(accuracy[15:]) > .8 * np.mean(accuracy[5:7])     # as good as before it was away
+    assert np.mean(accuracy[15:]) > np.mean(accuracy[:3])
