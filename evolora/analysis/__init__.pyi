@@ -30,10 +30,11 @@ from .run_comparison import (
     mean_interval as mean_interval, read_runs as read_runs, what_differs as what_differs,
 )
 from .run_charts import (
-    CHARTS as CHARTS, Entry as Entry, chart_accuracy as chart_accuracy, chart_ages as chart_ages,
-    chart_cells as chart_cells, chart_curriculum as chart_curriculum, chart_energy as chart_energy,
-    chart_flows as chart_flows, chart_lineage as chart_lineage, chart_population as chart_population,
-    chart_roi as chart_roi,
+    CHARTS as CHARTS, Entry as Entry, believed as believed, chart_accuracy as chart_accuracy,
+    chart_ages as chart_ages, chart_beliefs as chart_beliefs, chart_cells as chart_cells,
+    chart_curriculum as chart_curriculum, chart_energy as chart_energy, chart_flows as chart_flows,
+    chart_lineage as chart_lineage, chart_population as chart_population, chart_roi as chart_roi,
+    charts_of as charts_of,
 )
 from .weights import (
     Beside as Beside, Inspection as Inspection, answers_beside as answers_beside, chart_delta as chart_delta,

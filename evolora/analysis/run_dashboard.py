@@ -14,7 +14,7 @@ from pathlib import Path
 import altair as alt
 import pandas as pd
 
-from .run_charts import CHARTS, chart_accuracy, chart_roi
+from .run_charts import charts_of, chart_accuracy, chart_roi
 from .offline_page import figure, inert, page, table_html, write_page
 from .run_comparison import beside, read_runs
 from .tables import (NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, lineage_order, load,
@@ -118,7 +118,7 @@ def _one(data: RunData, limit: int, log: Callable[[str], None]) -> tuple[str, di
     table = summary(data)
     sections['Summary'] = table_html(table, _SUMMARY)
     tables, groups = _tables(data, limit), {}
-    for name, entry in CHARTS.items():
+    for name, entry in charts_of(data).items():
         log(f'drawing {name}')
         shown, drawn[name] = _figure(name, entry(data))
         groups[entry.group] = groups.get(entry.group, '') + shown

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import altair as alt
 
-from .run_charts import CHARTS, chart_accuracy, chart_roi, save_chart
+from .run_charts import charts_of, chart_accuracy, chart_roi, save_chart
 from .run_comparison import beside, read_runs
 from .run_dashboard import tame
 from .tables import (NO_MEASURE, READING, RunData, cell_table, lineage, load, markdown_table,
@@ -54,7 +54,7 @@ _CHARTS = '{charts}'
 
 def _one(data: RunData, limit: int) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
     data = tame(data)
-    organelles, charts = organelle_table(data), {name: chart(data) for name, chart in CHARTS.items()}
+    organelles, charts = organelle_table(data), {name: chart(data) for name, chart in charts_of(data).items()}
     best = organelles.nlargest(limit, 'episodes').sort_values(['accuracy', 'episodes'], ascending=False, kind='stable')
     return [f'# Run {escape(data.name)}', data._repr_markdown_(),
             '## From first to last', markdown_table(summary(data)),

@@ -153,7 +153,7 @@ def _guessing(cells: pd.DataFrame) -> float:
 
 def _compute(generations: pd.DataFrame) -> dict[str, float]:
     "KL from the host in nats a token, and GFLOPs: means over generations"
-    parts = ('play', 'learn', 'teach', 'gate')
+    parts = ['play', 'learn', 'teach', 'gate'] + ['score'] * any('score' in g for g in generations['gflops'])
     flops = {f'GFLOPs, {k}': np.mean([g.get(k, 0.) for g in generations['gflops']]) for k in parts}
     return {'KL from the host, nats a token': generations['kl_from_host'].mean()} | flops
 
