@@ -4,6 +4,7 @@ from . import free_questions as free_questions
 from . import host_calibration as host_calibration
 from . import peft_export as peft_export
 from . import routing as routing
+from . import world_exam as world_exam
 from .evaluation import (
     AUGMENTATIONS as AUGMENTATIONS, COLUMNS as COLUMNS, Evaluation as Evaluation, KEY as KEY, KINDS as KINDS,
     answer as answer, answer_all as answer_all, brittleness as brittleness, candidates as candidates,
@@ -34,4 +35,7 @@ from .host_calibration import (
     candidate_cells as candidate_cells, keep_calibration as keep_calibration,
     known_calibration as known_calibration, mixed as mixed, pass_at as pass_at, rehearse as rehearse,
     tasks_mark as tasks_mark,
+)
+from .world_exam import (
+    exam_in_world as exam_in_world,
 )

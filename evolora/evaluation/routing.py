@@ -46,7 +46,7 @@ class Router(BaseModel):
     best: _Id | None = Field(description='the organelle for what the table does not know')
     weights: str = Field(pattern='^[0-9a-f]{64}$', description='hash of the population that it was fitted on')
     fitted: tuple[Annotated[str, Field(pattern='^[0-9a-f]{16}$')], ...] = Field(description='ids of the tasks seen')
-    answers: int = Field(ge=1, description='answers that fitting took')
+    answers: int = Field(ge=0, description='answers that fitting took; 0 of one that a market has')
     gflops: float = Field(ge=0, description='GFLOPs that fitting took')
     cells: tuple[str, ...] = Field((), description='of the tasks seen; none are known of a router from before this was '
                                                    'noted, which saw default ones')
