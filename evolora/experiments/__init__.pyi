@@ -1,4 +1,5 @@
 from . import baselines as baselines
+from . import changing_worlds as changing_worlds
 from . import crash_recovery as crash_recovery
 from . import gate_calibration as gate_calibration
 from . import lab_overhead as lab_overhead
@@ -16,3 +17,4 @@ from . import study_results as study_results
 from . import study_tuning as study_tuning
 from . import suite as suite
 from . import trainer as trainer
+from . import world_arms as world_arms

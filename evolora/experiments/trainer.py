@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import safetensors.torch
 from fastcore.basics import patch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
 from safetensors import SafetensorError, safe_open
 
 from ..ecology.config import EcologyConfig, changed_config, load_config
@@ -52,6 +52,7 @@ class Condition(BaseModel):
     samples: int = Field(1, ge=1, le=1 << 10, description='answers to each question, of which the most frequent counts')
     match: Literal['flops', 'answers'] = Field('flops', description='what is equal in the experiment')
     preset: str = Field('ecology', description='by which it lives, where it does')
+    serving: str = Field('', description='who answers where there is a market, see `world_arms`; empty: the believed')
     max_new_tokens: int = Field(48, ge=1, le=8192, description='after which an answer is cut; a preset says it itself')
 
     @property
@@ -64,11 +65,25 @@ class Condition(BaseModel):
 
     def config(self) -> EcologyConfig:
         "The ecology of a condition that lives: the preset with its changes"
-        return changed_config(load_config(self.preset), self.changes)
+        return changed_config(load_config(self.preset), {k: x for k, x in self.changes.items() if k != 'serving'})
+
+    @property
+    def learns(self) -> bool: return self.source != 'nothing' and self.serving != 'frozen'
+
+    @property
+    def knobs(self) -> dict: "Of the one who decides who answers"; return self.changes.get('serving', {})
+
+    @property
+    def believes(self) -> bool:
+        "Whether it lives by a market, which is its router as well"
+        return self.source == 'life' and self.config().market is not None
 
     def settings(self) -> dict:
         "All that decides what this condition does, apart from host, seed and budget"
         return self.model_dump() | ({'config': self.config().model_dump()} if self.source == 'life' else {})
+
+    @model_serializer(mode='wrap')
+    def _older_ones_stay(self, usual): return {k: x for k, x in usual(self).items() if k != 'serving' or x}
 
 # %% ../../nbs/13_experiments/02_trainer.ipynb #2251e730
 MATCHES = ('flops', 'answers', 'tokens', 'seconds')     # what a budget can count

@@ -1050,8 +1050,8 @@ def test_the_commands_are_those_that_are_promised():
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
         'bench', 'bench throughput', 'bench real', 'bench study',
         'bench generation', 'bench memory', 'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
-        'bench attention', 'attention', 'attention evaluate', 'attention evolve', 'attention report', 'export',
-        'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
+        'bench worlds', 'bench attention', 'attention', 'attention evaluate', 'attention evolve', 'attention report',
+        'export', 'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
 
 
 # --- training the host
@@ -1059,6 +1059,7 @@ def test_the_commands_are_those_that_are_promised():
 @pytest.fixture
 def seconds(monkeypatch):
     "A curriculum that is over in seconds"
+    import evolora.host.habit_host       # noqa: F401  it derives from the curriculum as it is
     quick = dict(hidden=16, layers=1, heads=2, basics=2, first_stage=3, steps=7, rows=2, row=96, checkpoint_every=2)
     monkeypatch.setattr(pretraining, 'PretrainingConfig', partial(pretraining.PretrainingConfig, **quick))
 

@@ -24,6 +24,7 @@ from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session
 from evolora.tasks.families import ID_CELLS, Cell
 from evolora.tasks.splits import stream_of
+from evolora.experiments.world_arms import ARMS
 from evolora.experiments.trainer import Spent, Trainer
 
 LEARNERS = [c for c in CONDITIONS.values() if c.source in ('reward', 'right', 'gold')]
@@ -180,7 +181,7 @@ def test_seconds_are_a_budget_too(tiny):
 
 
 def test_choosing_is_paid_for(several):
-    assert abs(several.spent.gflops / 110 - 1) < .015 and several.spent.choose > .03 * 110
+    assert abs(several.spent.gflops / 110 - 1) < .02 and several.spent.choose > .03 * 110
     assert several.spent.choose == pytest.approx(several.routers['family'].gflops)
     assert several.spent.answers == several.spent.episodes + several.routers['family'].answers
     assert several.routers['family'].fitted == several.routers['cell'].fitted and several.best in several.population
@@ -367,14 +368,15 @@ def test_the_host_alone_in_three_ways(host):
 def test_conditions_are_what_was_promised():
     names = ('frozen few_shot best_of_k single random_search es grpo rft sft sft_bits specialists local backprop '
              'unmerged ecology')
-    assert list(CONDITIONS) == names.split()
+    assert list(CONDITIONS) == names.split() + [name for name in ARMS if name != 'ecology']
     whole, single = (CONDITIONS[n].config() for n in ('ecology', 'single'))
     assert (single.founders, single.capacity, single.variation.offspring) == (1, 1, 0)
     amount = {k: getattr(single.curriculum, k) for k in ('budget', 'budget_min', 'budget_max')}
     assert single.plasticity == whole.plasticity and set(amount.values()) == {64}   # energy decides nothing for one
     assert single.curriculum == whole.curriculum.model_copy(update=amount)
     assert CONDITIONS['random_search'].config().plasticity.rule == 'none'
-    assert {n for n, c in CONDITIONS.items() if c.several} == {'random_search', 'specialists', 'unmerged', 'ecology'}
+    assert {n for n, c in CONDITIONS.items() if c.several and n not in ARMS} | {'ecology'} == {
+        'random_search', 'specialists', 'unmerged', 'ecology'}
     assert {n for n, c in CONDITIONS.items() if c.match == 'answers'} == {'local', 'backprop'}
     for one, other in (('sft', 'sft_bits'), ('grpo', 'backprop')):
         assert len({json.dumps(CONDITIONS[n].model_dump(exclude={'name', 'what', 'match'})) for n in (one, other)}) == 1
