@@ -204,8 +204,8 @@ def _booked(self: Controls, verdict: dict, ledger: Ledger, generation: int) -> d
     if isinstance(verdict['prompt'], list): verdict = verdict | {'prompt': verdict['prompt'][-1]}
     if id not in self.population: return dict(generation=generation, **verdict, reward=None, energy=None)
     energy = w if verdict['up'] else -min(w, ledger.balance(id)) + 0.
-    if verdict['up']: ledger.grant(id, energy, 'positive feedback', generation)
-    else: ledger.charge(id, -energy, 'negative feedback', generation)
+    if energy > 0: ledger.grant(id, energy, 'positive feedback', generation)
+    elif energy: ledger.charge(id, -energy, 'negative feedback', generation)
     return dict(generation=generation, **verdict, reward=w if verdict['up'] else 0. - w, energy=energy)
 
 # %% ../../nbs/07_ecology/06_knobs.ipynb #4bab67cf
