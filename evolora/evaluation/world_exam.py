@@ -51,6 +51,8 @@ def exam_in_world(ecology: Ecology, number: int, # of the world
                questions: int = 128, seed: int = 0) -> pd.DataFrame:
     "Accuracy on selection questions in a world after so many graded answers; a row each. Nothing is changed"
     if ecology.serving is None: raise ValueError("expected an ecology with a market, got one without; give it `market`")
+    if not ecology.serving.steady: raise ValueError("expected an ecology whose population stays while it answers, got "
+                                                    f"{type(ecology.serving).__name__}; it cannot be put back")
     if ecology.config.world.static: raise ValueError("expected a world that changes, got a static one; set `world`")
     if not after or min(after) < 0 or sorted({*after}) != list(after):
         raise ValueError(f"expected rising numbers of graded answers from 0, got {', '.join(map(str, after))[:60]}")
@@ -59,7 +61,7 @@ def exam_in_world(ecology: Ecology, number: int, # of the world
     order = stream(seed, purpose='world exam').permutation(len(asked))
     asked = [asked[i] for i in order]
     lessons, exam, rows, done = asked[:after[-1]], asked[after[-1]:][:questions], [], 0
-    with _put_back(ecology, number):
+    with ecology.still(), _put_back(ecology, number):
         for k in after:
             while done < k:
                 answers, _ = _answers(ecology, lessons[done:done + 1], range(done, done + 1), 'lesson', seed)

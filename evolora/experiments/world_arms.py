@@ -36,7 +36,7 @@ class _Rival(Serving):
 
 class Reset(_Rival):
     "One adapter; where its rewards fall, a new one takes its place (Page, Continuous inspection schemes, 1954)"
-    own = 'resets', 'since'
+    own, steady = ('resets', 'since'), False
     def __init__(self, ecology: Ecology, threshold: float = 6., slack: float = .1):
         super().__init__(ecology)
         self.threshold, self.slack = threshold, slack
@@ -143,7 +143,7 @@ class Recent(_Rival):
 
 class Told(_Rival):
     "One adapter for each world, by somebody who knows which it is"
-    own = 'of',
+    own, steady = ('of',), False
     def __init__(self, ecology: Ecology):
         super().__init__(ecology)
         self.of = {}            # what it was told: the organelle
