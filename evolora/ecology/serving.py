@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
 from .record import alone_of
 from ..economy import prices as money
@@ -147,6 +148,7 @@ class Service:
 
 class Serving:
     "Generations in which questions come in rounds; the believed answer, and a subclass may choose otherwise"
+    steady = True       # whether the population stays as it is while it answers
     def __init__(self, ecology): # an `Ecology` with a market
         self.ecology, self.met = ecology, Met(ecology.config.market.met)
 
@@ -172,80 +174,90 @@ class Serving:
         "Whether the one that answered learns from it: only if it is still believed, so that it keeps what it knows"
         return self.market.config.choice == 'drawn' or self.market.leader(task.family) == organelle
 
-    def rounds(self, applied) -> tuple[Service, pd.DataFrame, Bill]:
-        "All rounds of a generation: what happened, the updates, and the bill of scoring"
-        e, c, service, learned, scored, begin = self.ecology, self.market.config, Service(), [], Bill(), 0
-        questions, rng = asked([*e.cells.values()], c.questions, e.rng('questions')), e.rng('choice')
-        tasks, starts = e.put(questions), range(0, c.questions, c.round)
-        for k, start in enumerate(starts):
-            few = slice(start, start + c.round)
-            scored += self._round(service, questions[few], tasks[few], start, rng)
-            if (k + 1) % c.learn_every == 0 or start == starts[-1]:
-                learned.append(self._learn(service, begin, k, applied))
-                begin = len(service.tasks)
-        return service, pd.concat(learned), scored
+# %% ../../nbs/07_ecology/07_serving.ipynb #ser00021
+@patch
+def rounds(self: Serving, applied) -> tuple[Service, pd.DataFrame, Bill]:
+    "All rounds of a generation: what happened, the updates, and the bill of scoring"
+    e, c, service, learned, scored, begin = self.ecology, self.market.config, Service(), [], Bill(), 0
+    questions, rng = asked([*e.cells.values()], c.questions, e.rng('questions')), e.rng('choice')
+    tasks, starts = e.put(questions), range(0, c.questions, c.round)
+    for k, start in enumerate(starts):
+        few = slice(start, start + c.round)
+        scored += self._round(service, questions[few], tasks[few], start, rng)
+        if (k + 1) % c.learn_every == 0 or start == starts[-1]:
+            learned.append(self._learn(service, begin, k, applied))
+            begin = len(service.tasks)
+    return service, pd.concat(learned), scored
 
-    def _round(self, service: Service, questions: list, tasks: list[Task], start: int, rng) -> Bill:
-        "A few questions are answered, graded and settled; the bill of scoring"
-        e, copies = self.ecology, range(self.ecology.config.curriculum.copies)
-        who = [self.choose(task, start + i, rng) for i, task in enumerate(tasks)]
-        plan = pd.DataFrame([(id, *question, copy) for id, question in zip(who, questions) for copy in copies],
-                            columns=_PLAN)
-        each, places = [t for t in tasks for _ in copies], [start + i for i in range(len(tasks)) for _ in copies]
-        prompts = self.prompts(each)
-        answers = e._play(plan, each, prompts)
-        episodes = e._grade(plan, each, answers)
-        self._price(episodes)
-        service.add(plan, each, places, prompts, answers, episodes)
-        met = e.rng('met', start)
-        # One of the copies, so that belief does not hinge on how many answers a question gets.
-        given = graded(each, prompts, plan.organelle, answers, episodes['success'])[::len(copies)]
-        for a in given:
-            if a.right: self.met.add(a.prompt, a.tokens, met)
-        return self.settle(given)
+@patch
+def _round(self: Serving, service: Service, questions: list, tasks: list[Task], start: int, rng) -> Bill:
+    "A few questions are answered, graded and settled; the bill of scoring"
+    e, copies = self.ecology, range(self.ecology.config.curriculum.copies)
+    who = [self.choose(task, start + i, rng) for i, task in enumerate(tasks)]
+    plan = pd.DataFrame([(id, *question, copy) for id, question in zip(who, questions) for copy in copies],
+                        columns=_PLAN)
+    each, places = [t for t in tasks for _ in copies], [start + i for i in range(len(tasks)) for _ in copies]
+    prompts = self.prompts(each)
+    answers = e._play(plan, each, prompts)
+    episodes = e._grade(plan, each, answers)
+    self._price(episodes)
+    service.add(plan, each, places, prompts, answers, episodes)
+    met = e.rng('met', start)
+    # One of the copies, so that belief does not hinge on how many answers a question gets.
+    given = graded(each, prompts, plan.organelle, answers, episodes['success'])[::len(copies)]
+    for a in given:
+        if a.right: self.met.add(a.prompt, a.tokens, met)
+    return self.settle(given)
 
-    def _price(self, episodes: dict[str, list]) -> None:
-        "What an answer was worth and what it cost, for charts: nothing of it is paid, stakes move by likelihood alone"
-        config, n = self.ecology.config.economy, len(episodes['task'])
-        reward = money.reward(config, episodes['progress'], episodes['success']).total
-        cost = money.answer_cost(config, episodes['gflops'], np.add(episodes['prompt_tokens'], episodes['new_tokens']))
-        episodes |= dict(cost=cost.tolist(), price=[1.] * n, reward=reward.tolist(),
-                         revenue=money.revenue(reward, np.ones(n)).tolist(), penalty=money.penalty(reward).tolist())
+@patch
+def _price(self: Serving, episodes: dict[str, list]) -> None:
+    "What an answer was worth and what it cost, for charts: nothing of it is paid, stakes move by likelihood alone"
+    config, n = self.ecology.config.economy, len(episodes['task'])
+    reward = money.reward(config, episodes['progress'], episodes['success']).total
+    cost = money.answer_cost(config, episodes['gflops'], np.add(episodes['prompt_tokens'], episodes['new_tokens']))
+    episodes |= dict(cost=cost.tolist(), price=[1.] * n, reward=reward.tolist(),
+                     revenue=money.revenue(reward, np.ones(n)).tolist(), penalty=money.penalty(reward).tolist())
 
-    def _learn(self, service: Service, begin: int, turn: int, applied) -> pd.DataFrame:
-        "An update of those that answered since the last one, as far as they learn from it"
-        rows = [i for i in range(begin, len(service.tasks))
-                if self.learns(service.tasks[i], service.places[i], service.plan[i]['organelle'])]
-        return self.ecology._learn(*service.part(rows), applied, f' {turn}')
+@patch
+def _learn(self: Serving, service: Service, begin: int, turn: int, applied) -> pd.DataFrame:
+    "An update of those that answered since the last one, as far as they learn from it"
+    rows = [i for i in range(begin, len(service.tasks))
+            if self.learns(service.tasks[i], service.places[i], service.plan[i]['organelle'])]
+    return self.ecology._learn(*service.part(rows), applied, f' {turn}')
 
-    def renew(self) -> Bill: # of scoring
-        "See to it that one organelle is there that never learned; without a free seat, whoever is missed least leaves"
-        e, c = self.ecology, self.market.config
-        if not c.recruit or any(e.population.is_noop(id) for id in e.population.ids): return Bill()
-        bill = Bill()
-        if len(e.population) >= e.config.capacity:
-            able = [o.id for o in e.population if e.plasticity.updates[o.slot] >= c.protect]
-            if not able: return Bill()
-            leaves, reason, bill = self.missed_least(able)
-            e.demography.bury(leaves, e.generation, reason)
-        self.recruit()
-        return bill
+# %% ../../nbs/07_ecology/07_serving.ipynb #ser00023
+@patch
+def renew(self: Serving) -> Bill: # of scoring
+    "See to it that one organelle is there that never learned; without a free seat, whoever is missed least leaves"
+    e, c = self.ecology, self.market.config
+    if not c.recruit or any(e.population.is_noop(id) for id in e.population.ids): return Bill()
+    bill = Bill()
+    if len(e.population) >= e.config.capacity:
+        able = [o.id for o in e.population if e.plasticity.updates[o.slot] >= c.protect]
+        if not able: return Bill()
+        leaves, reason, bill = self.missed_least(able)
+        e.demography.bury(leaves, e.generation, reason)
+    self.recruit()
+    return bill
 
-    def recruit(self) -> None:
-        "A new organelle, which answers as the host does"
-        e = self.ecology
-        e.demography.found(e.generation, rank=e.config.rank, traits=e.config.traits, step=0., reason='recruit')
+@patch
+def recruit(self: Serving) -> None:
+    "A new organelle, which answers as the host does"
+    e = self.ecology
+    e.demography.found(e.generation, rank=e.config.rank, traits=e.config.traits, step=0., reason='recruit')
 
-    def missed_least(self, able: Sequence[str]) -> tuple[str, str, Bill]:
-        "Who of these leaves, why, and the bill of finding that out"
-        costs, bill = self._absence()
-        leaves = min(able, key=lambda id: (costs[id], self.market.balance(id)))
-        return leaves, f'its absence costs {costs[leaves]:.4f} of a right answer', bill
+@patch
+def missed_least(self: Serving, able: Sequence[str]) -> tuple[str, str, Bill]:
+    "Who of these leaves, why, and the bill of finding that out"
+    costs, bill = self._absence()
+    leaves = min(able, key=lambda id: (costs[id], self.market.balance(id)))
+    return leaves, f'its absence costs {costs[leaves]:.4f} of a right answer', bill
 
-    def _absence(self) -> tuple[dict[str, float], Bill]:
-        "What each organelle's absence costs, and the bill of finding that out"
-        e = self.ecology
-        if not self.met.answers: return dict.fromkeys(e.population.ids, 0.), Bill()
-        found = score(e.population, *map(list, zip(*self.met.answers)), [*e.population.ids, None],
-                      temperature=e.controls.config.temperature)
-        return dict(zip(found.organelles, absence(found.likelihoods).tolist())), billed(found)
+@patch
+def _absence(self: Serving) -> tuple[dict[str, float], Bill]:
+    "What each organelle's absence costs, and the bill of finding that out"
+    e = self.ecology
+    if not self.met.answers: return dict.fromkeys(e.population.ids, 0.), Bill()
+    found = score(e.population, *map(list, zip(*self.met.answers)), [*e.population.ids, None],
+                  temperature=e.controls.config.temperature)
+    return dict(zip(found.organelles, absence(found.likelihoods).tolist())), billed(found)

@@ -55,46 +55,53 @@ class Book:
         if who in self.stakes: return self.stakes[who]
         raise KeyError(f"{who!r} holds no stake, expected one of {', '.join(self.stakes) or 'none: the book is empty'}")
 
-    def bet(self, likelihood: dict[str, float], part: float = 1.) -> float:
-        "Settle one graded answer: the likelihood that each holder gave to it; returns the mean that was paid out by"
-        likelihood = {who: nonnegative('likelihood', x, high=1 + 1e-9).item() for who, x in likelihood.items()}
-        held = fsum(self._known(who) for who in likelihood)
-        mean = fsum(self.stakes[who] * x for who, x in likelihood.items()) / held if held else 0.
-        if mean <= 0: return 0.                             # none of them thought it possible: nothing is learned
-        factor = {who: (1 - part) + part * x / mean for who, x in likelihood.items()}
-        self._set({who: w * factor.get(who, 1.) for who, w in self.stakes.items()}, 'bet')
-        self.bets += 1
-        return mean
-
-    def spread(self, even: float, past: float = 0.) -> None:
-        "Hand a part of all stakes out again, evenly and to those who were rich in the past"
-        if not self.stakes: return
-        for who, w in self.stakes.items(): self.past[who] += (w - self.past[who]) / (self.bets + 1)
-        rich, n = fsum(self.past.values()), len(self.stakes)
-        self._set({who: (1 - even - past) * w + self.total * (even / n + past * self.past[who] / rich)
-                   for who, w in self.stakes.items()}, 'share')
-
-    def drain(self) -> dict[tuple[str, str], Fraction]: # (holder, reason): amount
-        "What each holder won and lost since the last call, by reason, to the last digit"
-        moved, self._moved = self._moved, {}
-        return moved
-
-    def state(self) -> dict:
-        return dict(total=self.total, stakes=dict(self.stakes), past=dict(self.past), bets=self.bets,
-                    moved=[[*key, str(x)] for key, x in self._moved.items()])
-
-    def restore(self, state: dict) -> None:
-        "Go on from a saved state; ValueError for stakes that do not sum to the total, or are no numbers"
-        stakes = {who: nonnegative('stake', w).item() for who, w in state['stakes'].items()}
-        past = {who: nonnegative('past', w).item() for who, w in state['past'].items()}
-        if past.keys() != stakes.keys() or stakes and abs(fsum(stakes.values()) - state['total']) > 1e-9:
-            raise ValueError(f"expected stakes that sum to {state['total']}, got {fsum(stakes.values())}; restore the "
-                             "state from a copy")
-        self.total, self.bets, self.stakes, self.past = state['total'], state['bets'], stakes, past
-        self._moved = {(who, reason): Fraction(x) for who, reason, x in state['moved']}
-
     def __repr__(self) -> str:
         return f"Book({', '.join(f'{who} {w:.3f}' for who, w in sorted(self.stakes.items(), key=lambda x: -x[1])[:6])})"
+
+# %% ../../nbs/02_economy/03_market.ipynb #mar00021
+@patch
+def bet(self: Book, likelihood: dict[str, float], part: float = 1.) -> float:
+    "Settle one graded answer: the likelihood that each holder gave to it; returns the mean that was paid out by"
+    likelihood = {who: nonnegative('likelihood', x, high=1 + 1e-9).item() for who, x in likelihood.items()}
+    held = fsum(self._known(who) for who in likelihood)
+    mean = fsum(self.stakes[who] * x for who, x in likelihood.items()) / held if held else 0.
+    if mean <= 0: return 0.                             # none of them thought it possible: nothing is learned
+    factor = {who: (1 - part) + part * x / mean for who, x in likelihood.items()}
+    self._set({who: w * factor.get(who, 1.) for who, w in self.stakes.items()}, 'bet')
+    self.bets += 1
+    return mean
+
+@patch
+def spread(self: Book, even: float, past: float = 0.) -> None:
+    "Hand a part of all stakes out again, evenly and to those who were rich in the past"
+    if not self.stakes: return
+    for who, w in self.stakes.items(): self.past[who] += (w - self.past[who]) / (self.bets + 1)
+    rich, n = fsum(self.past.values()), len(self.stakes)
+    self._set({who: (1 - even - past) * w + self.total * (even / n + past * self.past[who] / rich)
+               for who, w in self.stakes.items()}, 'share')
+
+# %% ../../nbs/02_economy/03_market.ipynb #mar00023
+@patch
+def drain(self: Book) -> dict[tuple[str, str], Fraction]: # (holder, reason): amount
+    "What each holder won and lost since the last call, by reason, to the last digit"
+    moved, self._moved = self._moved, {}
+    return moved
+
+@patch
+def state(self: Book) -> dict:
+    return dict(total=self.total, stakes=dict(self.stakes), past=dict(self.past), bets=self.bets,
+                moved=[[*key, str(x)] for key, x in self._moved.items()])
+
+@patch
+def restore(self: Book, state: dict) -> None:
+    "Go on from a saved state; ValueError for stakes that do not sum to the total, or are no numbers"
+    stakes = {who: nonnegative('stake', w).item() for who, w in state['stakes'].items()}
+    past = {who: nonnegative('past', w).item() for who, w in state['past'].items()}
+    if past.keys() != stakes.keys() or stakes and abs(fsum(stakes.values()) - state['total']) > 1e-9:
+        raise ValueError(f"expected stakes that sum to {state['total']}, got {fsum(stakes.values())}; restore the "
+                         "state from a copy")
+    self.total, self.bets, self.stakes, self.past = state['total'], state['bets'], stakes, past
+    self._moved = {(who, reason): Fraction(x) for who, reason, x in state['moved']}
 
 # %% ../../nbs/02_economy/03_market.ipynb #mar00012
 class MarketConfig(BaseModel):

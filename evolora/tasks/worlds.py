@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from .families import Cell, family_named
@@ -171,28 +172,32 @@ class World:
         "The task as it is right now"
         return task if self.config.static else under(task, self.habit(task.family, generation, place))
 
-    def questions(self, asked: Sequence[tuple[Cell, int]], generation: int, # (cell, which one of it), copies as well
-                  rng_for: Callable[[Cell], np.random.Generator]) -> list[Task]:
-        "The tasks that are asked in a generation, out of the train stream; copies of one are of one world"
-        shared = {c: sample_tasks(c, n=last + 1, rng=rng_for(c)) for c, last in dict(sorted(asked)).items()}
-        known = {(c, i): self.task(shared[c][i], generation, place)
-                 for place, (c, i) in enumerate(dict.fromkeys(asked))}
-        return [known[question] for question in asked]
-
-    def stopped(self, number: int) -> 'World':
-        "The same, but for ever in this one of its worlds"
-        still = World(self.config, self.families, self.seed)
-        still.number = still.period = lambda generation, place=0: number
-        return still
-
-    def band(self, generations: int) -> pd.DataFrame:
-        "A row for each stretch of generations in one world: start, end (not included) and world, for a chart"
-        numbers = [self.number(g) for g in range(generations)]
-        starts = [g for g in range(generations) if not g or numbers[g] != numbers[g - 1]]
-        return pd.DataFrame({'start': starts, 'end': [*starts[1:], generations], 'world': [numbers[g] for g in starts]})
-
     def __repr__(self) -> str:
         c = self.config
         if c.static: return f'World(static, {len(self.families)} families)'
         when = f'clients of {c.session} questions' if c.session else f'a change every {c.period} generations'
         return f'World({c.schedule}, {c.worlds} worlds of {c.habits} habits in {len(self.families)} families, {when})'
+
+# %% ../../nbs/03_tasks/11_worlds.ipynb #wor00031
+@patch
+def questions(self: World, asked: Sequence[tuple[Cell, int]], generation: int, # (cell, which one of it), copies as well
+              rng_for: Callable[[Cell], np.random.Generator]) -> list[Task]:
+    "The tasks that are asked in a generation, out of the train stream; copies of one are of one world"
+    shared = {c: sample_tasks(c, n=last + 1, rng=rng_for(c)) for c, last in dict(sorted(asked)).items()}
+    known = {(c, i): self.task(shared[c][i], generation, place)
+             for place, (c, i) in enumerate(dict.fromkeys(asked))}
+    return [known[question] for question in asked]
+
+@patch
+def stopped(self: World, number: int) -> 'World':
+    "The same, but for ever in this one of its worlds"
+    still = World(self.config, self.families, self.seed)
+    still.number = still.period = lambda generation, place=0: number
+    return still
+
+@patch
+def band(self: World, generations: int) -> pd.DataFrame:
+    "A row for each stretch of generations in one world: start, end (not included) and world, for a chart"
+    numbers = [self.number(g) for g in range(generations)]
+    starts = [g for g in range(generations) if not g or numbers[g] != numbers[g - 1]]
+    return pd.DataFrame({'start': starts, 'end': [*starts[1:], generations], 'world': [numbers[g] for g in starts]})

@@ -1,4 +1,5 @@
 """Rounds, beliefs, who comes and who goes: on a tiny host where chance grades, and on the host with four habits."""
+from collections import Counter
 from itertools import pairwise
 from math import fsum
 
@@ -53,6 +54,14 @@ def test_each_question_is_answered_by_one_organelle_as_often_as_there_are_copies
         assert len(answers) == 12 and len(by) == 6 and set(by['size']) == {2} and set(by['nunique']) == {1}
 
 
+def test_all_cells_are_asked_alike_and_only_right_answers_are_remembered(host, chance):
+    e, records = lived(host, 4)
+    firsts = [x for r in records for x in r.episodes[::2]]
+    for record in records:
+        assert sorted(Counter(x['family'] for x in record.episodes).values()) == [6, 6]
+    assert e.serving.met.seen == sum(x['success'] for x in firsts) and 0 < e.serving.met.seen < len(firsts)
+
+
 def test_questions_are_the_same_whoever_answers(host, chance):
     asked = lambda **changes: [e['task'] for r in lived(host, 3, **changes)[1] for e in r.episodes]
     assert asked() == asked(capacity=1, market={'recruit': False}) == asked(market={'choice': 'drawn', 'round': 6})
@@ -82,6 +91,27 @@ def test_only_those_that_answered_learn(host, chance):
         answered = {x['organelle'] for x in record.episodes}
         after = e.population.norms().delta_norm
         assert all(after[id] == norm for id, norm in before.items() if id in after and id not in answered)
+
+
+def test_whoever_is_not_believed_any_more_is_not_taught_by_what_it_answered(host, chance):
+    e = begun(host, market={'learn_every': 3, 'protect': 99}, capacity=2)
+    e.step()
+    assert not e.population.is_noop('o1') and len(e.population) == 2
+    weights = {k: [x.clone() for x in AB] for k, AB in e.population.factors('o1').items()}
+    e.serving.settle = lambda answers: (e.ledger.settle('string.sort', {'o1': .01, 'o2': 1.}),
+                                        e.ledger.settle('word.count', {'o1': .01, 'o2': 1.}), Bill())[-1]
+    record = e.step()
+    assert {x['organelle'] for x in record.episodes} == {'o1', 'o2'}        # it answered, and was believed no more
+    assert all(a.equal(b) for k, AB in e.population.factors('o1').items() for a, b in zip(AB, weights[k]))
+    assert not e.population.is_noop('o2')
+
+
+def test_human_feedback_is_recorded_and_moves_no_stakes(host, chance):
+    e, _ = lived(host, 2)
+    e.feedback('o1', 'Is 2 + 2 = 4?', 'True', True)
+    e.feedback('o1', 'Is 2 + 2 = 5?', 'True', False)
+    record = e.step()
+    assert [(f['up'], f['energy']) for f in record.feedback] == [(True, 0.), (False, 0.)] and e.ledger.audit().balanced
 
 
 def test_the_bill_has_the_scoring(host, chance):

@@ -59,6 +59,18 @@ def test_money_is_conserved_whatever_happens(data):
     assert abs(fsum(market.belief('sort').values()) - 1) <= 1e-9
 
 
+def test_belief_weighs_books_by_their_trust():
+    market = Market(MarketConfig(even=0.), ('sort', 'count'))
+    for who in ('o1', 'o2'): market.enter(who)
+    for _ in range(3): market.settle('sort', {'o1': .1, 'o2': .9})          # both books of `sort` come to trust o2,
+    for _ in range(6): market.settle('count', {'o1': .9, 'o2': .1})         # the common one then o1 again
+    market.settle('sort', {'o1': .1, 'o2': .9})
+    v = market.trust['sort'].stakes
+    by_hand = {who: v['all'] * market.books[''].stakes[who] + v['own'] * market.books['sort'].stakes[who]
+               for who in ('o1', 'o2')}
+    assert v['own'] > .8 and market.belief('sort') == pytest.approx(by_hand) and market.leader('sort') == 'o2'
+
+
 def test_births_and_deaths_are_no_opinion():
     b = book()
     b.bet(dict(zip(IDS, (.9, .5, .2, .1))))
