@@ -178,26 +178,28 @@ def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embe
         if error: raise error
 
 # %% ../../nbs/15_cli/06_bench.ipynb #bnw00001
-@bench_app.command(epilog='All arms meet the same questions in the same rounds, on the host `habits`. With --kept, '
-                          'what was stopped goes on.')
-def worlds(json: _JSON = False, quick: _QUICK = False, out: _OUT = None, jobs: _JOBS = 2,
-           seeds: Annotated[int, typer.Option(min=1, max=20, help='Lives of each arm.')] = 3,
+@bench_app.command(epilog='The study `worlds` of nbs/experiments without its tuning, on the host `habits`: all arms '
+                          'meet the same questions in the same rounds. A second call makes the lives that are missing.')
+def worlds(json: _JSON = False, quick: _QUICK = False, seeds: _SEEDS = None, jobs: _JOBS = 2,
            generations: Annotated[int, typer.Option(min=4, help='Of 128 answers each; the second half counts.')] = 64,
-           kept: Annotated[Path | None, typer.Option(help='A file to keep finished lives in.')] = None):
-    "Who copes when what is right changes without notice? Twelve arms side by side; takes about an hour."
-    new_file(out)
-    from evolora.experiments import changing_worlds as changing
-    arms, changes = tuple(changing.ARMS), None
-    if quick:
-        arms, seeds, generations, jobs, kept = ('ecology', 'one', 'bare'), 1, 12, 1, None
-        changes = {'cells': ['string.sort:1', 'word.count:1'], 'world': {'worlds': 2, 'period': 3}, 'capacity': 3,
-                   'market': {'questions': 16}}
-    with progress() as bar:
-        lives = changing.comparison(arms, range(1, seeds + 1), generations, jobs=jobs, changes=changes, kept=kept,
-                                    tick=bar.steps('living', len(arms) * seeds))
-    table = changing.standing(lives)
-    _publish('worlds', table.reset_index().to_dict('records'), changing.world_targets(lives, whole=not quick),
-             changing.for_people(table), json, out)
+           out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
+                                                    'runs/study-worlds-bench.')] = None):
+    "Who copes when what is right changes without notice? Twelve arms side by side; takes about half an hour."
+    from evolora.experiments.changing_worlds import around_changes, world_targets, worlds_plan
+    from evolora.experiments.study import Study
+    from evolora.experiments.study_report import accuracy, compared, for_people, report
+    from evolora.experiments.study_results import as_rows
+    plan = _seeds(worlds_plan(12 if quick else generations, quick), seeds)
+    with TemporaryDirectory() as scratch:
+        one = Study(plan, out or (Path(scratch) / 'quick' if quick else None))
+        error, cells = _made(one, 1 if quick else jobs), one.cells()
+        if cells:
+            around = around_changes(plan, cells)
+            _publish('worlds', as_rows(accuracy(plan, cells)) + as_rows(compared(plan, cells)) + as_rows(around),
+                     world_targets(plan, cells), for_people(plan, cells) | {'Around changes': around.round(3)}, json,
+                     None)
+            if not quick or out: log(f'report: {report(one)}')
+        if error: raise error
 
 # %% ../../nbs/15_cli/06_bench.ipynb #82e536e7
 @bench_app.command(epilog='Runs of all presets are killed between and inside of writes, and gone on with. Then good '

@@ -6,7 +6,6 @@ import pytest
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.serving import Graded
 from evolora.experiments.baselines import CONDITIONS, Life, train
-from evolora.experiments.changing_worlds import standing, world_targets
 from evolora.experiments.study_cell import make_cell
 from evolora.experiments.study_plan import Cell, checked_plan
 from evolora.experiments.study_results import Results, checked_cell
@@ -127,13 +126,3 @@ def test_a_trained_market_is_its_own_router(host, chance):
     assert len(made.population) > 1 and made.spent.choose == 0
     market = made.learner.ecology.ledger
     assert made.routers['family'].table == {f: market.leader(f) for f in market.families}
-
-
-def test_targets_are_not_met_by_what_was_not_measured():
-    import pandas as pd
-    rest = dict(gflops=1., scoring=.1, alive=1., audit=0.)
-    lives = pd.DataFrame([dict(arm=arm, seed=s, accuracy=a + s / 100, after=a, before=a, **rest)
-                          for arm, a in (('ecology', .7), ('one', .2), ('bare', .2)) for s in (1, 2)])
-    met = {t['name']: t['met'] for t in world_targets(lives)}
-    assert met['ecology − best single adapter, points'] is True and met['ecology − best bank, points'] is None
-    assert standing(lives).loc['one', 'ahead'] == pytest.approx(50)
