@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from ..ecology.run_folder import config_hash, differences
 from ..evaluation.evaluation import AUGMENTATIONS, Evaluation, answer, answer_all, brittleness, holdout, selection
@@ -27,6 +28,7 @@ from ..host.model import Host, recorded_host
 from ..ecology.record import hashes_of
 from ..evaluation.forgetting import forgetting_scores
 from ..evaluation.routing import fit_router
+from ..evaluation.world_exam import exam_in_world
 from ..tasks.families import ID_CELLS, Cell as TaskCell
 from ..tasks.family import Task
 from ..tasks.forms import form_named
@@ -173,6 +175,13 @@ def _served(trained: Trained) -> dict:
     return {'ways': {'served': {'id': part}},
             'curve': [[round(gflops, 3), round(float(np.mean([x for _, x in row])), 4)] for gflops, row in life]}
 
+def _remembered(trained: Trained) -> list[list[float]]:
+    "World, graded answers before the exam, accuracy; for each world, at the end of a life. [] if it cannot be put back"
+    ecology = trained.learner.ecology
+    if not ecology.serving.steady or ecology.config.world.static: return []
+    tables = [exam_in_world(ecology, world, seed=trained.seed) for world in range(ecology.config.world.worlds)]
+    return pd.concat(tables)[['world', 'after', 'accuracy']].astype(float).values.tolist()
+
 def _forgotten(trained: Trained) -> dict:
     "What the first adapter to answer changes where nothing was asked of it"
     before = forgetting_scores(trained.host, None)
@@ -212,7 +221,8 @@ def make_cell(plan: Plan, cell: Cell, known: dict[str, dict], # the cells that i
                  spent={k: x for k, x in asdict(trained.spent).items() if k != 'seconds'}, gflops=trained.spent.gflops,
                  examples=examples, organelles=0 if trained.population is None else len(trained.population), died=died,
                  ways={})
-    if plan.measured.served: return found | _served(trained)
+    if plan.measured.served:
+        return found | _served(trained) | ({'memory': _remembered(trained)} if 'memory' in also else {})
     for name, tasks in sets.items():
         for way, evaluation in trained.ways(tasks).items():
             found['ways'].setdefault(way, {})[name] = _written(evaluation)

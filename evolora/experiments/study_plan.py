@@ -136,7 +136,7 @@ def _merged(old: dict, new: dict) -> dict:
                   for k, v in new.items()}
 
 # %% ../../nbs/13_experiments/07_study_plan.ipynb #2549c049
-MEASURES = ('curve', 'sampled', 'brittleness', 'audit', 'forgetting')
+MEASURES = ('curve', 'sampled', 'brittleness', 'audit', 'forgetting', 'memory')
 
 class Measured(_Model):
     "What is asked of every cell"
@@ -155,9 +155,10 @@ class Measured(_Model):
 
     @field_validator('also', mode='before')
     @classmethod
-    def _known(cls, also):
+    def _known(cls, also, info):
         if not isinstance(also, (list, tuple)) or any(one not in MEASURES for one in also):
             raise ValueError(f'expected a list out of {", ".join(MEASURES)}')
+        if 'memory' in also and not info.data.get('served'): raise ValueError('memory expected served: true, got false')
         return tuple(also)
 
 class Comparison(_Model):
@@ -317,8 +318,7 @@ class Plan(_Model):
         return next(c for c in self.conditions if c.name == name)
 
     def world(self, name: str) -> World:
-        "The world of this name"
-        return next(w for w in self.worlds if w.name == name)
+        "The world of this name"; return next(w for w in self.worlds if w.name == name)
 
     def condition(self, cell: 'Cell') -> Condition:
         "What is trained in a cell"

@@ -159,6 +159,7 @@ class _Cell(BaseModel):
     sampled: dict[str, float | None] = {}
     brittleness: float | None = None
     forgetting: dict[str, float] = {}
+    memory: list[Annotated[list[float], Len(3, 3)]] = Field([], max_length=10_000)
     died: str = ''
     organelles: NonNegativeInt = 0
     decisions: dict[str, int] = {}

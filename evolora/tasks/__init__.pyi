@@ -58,6 +58,7 @@ from .curriculum import (
     joined as joined,
 )
 from .worlds import (
-    SCHEDULES as SCHEDULES, World as World, WorldConfig as WorldConfig, conventions as conventions, drawn as drawn,
-    new as new, recurring as recurring, register_schedule as register_schedule, skewed as skewed, under as under,
+    SCHEDULES as SCHEDULES, World as World, WorldConfig as WorldConfig, absent as absent,
+    conventions as conventions, drawn as drawn, new as new, recurring as recurring,
+    register_schedule as register_schedule, skewed as skewed, under as under,
 )

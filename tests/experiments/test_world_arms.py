@@ -5,6 +5,7 @@ import pytest
 
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.serving import Graded
+from evolora.evaluation.world_exam import exam_in_world
 from evolora.experiments.baselines import CONDITIONS, Life, train
 from evolora.experiments.study_cell import make_cell
 from evolora.experiments.study_plan import Cell, checked_plan
@@ -112,6 +113,30 @@ def test_the_second_half_of_a_life_is_the_exam(host, chance, monkeypatch):
                if f == family]
     assert results.right('one', ('id',)).tolist() == [by_hand] and len(by_hand) == 8
     assert [len(c['curve']) for c in cells] == [4, 4] and cells[1]['curve'][-1][0] == round(cells[1]['gflops'], 3)
+
+
+def test_what_is_remembered_is_measured_and_changes_nothing_else(host, chance, monkeypatch):
+    monkeypatch.setattr('evolora.experiments.study_cell.host_of', lambda plan, cell: host)
+    monkeypatch.setattr('evolora.experiments.study_cell.exam_in_world', lambda ecology, world, seed: exam_in_world(
+        ecology, world, (0, 1), questions=8, seed=seed))
+    made = {also: make_cell(plan(measured={'served': True, 'also': list(also)}), Cell('ecology', 1, 'tiny', 1000., 'w'),
+                            {}) for also in ((), ('memory',))}
+    remembered = checked_cell(made['memory',]).pop('memory')
+    assert [row[:2] for row in remembered] == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert all(0 <= right <= 1 for _, _, right in remembered)
+    for cell in made.values(): cell['hashes'].pop('questions')
+    assert made['memory',] == made[()]
+
+
+def test_an_arm_that_cannot_be_put_back_is_not_asked_what_it_remembers(host, chance, monkeypatch):
+    monkeypatch.setattr('evolora.experiments.study_cell.host_of', lambda plan, cell: host)
+    announced = plan(conditions=[{'name': 'reset', 'generations': 2}], comparisons=[],
+                     measured={'served': True, 'also': ['memory']})
+    assert make_cell(announced, Cell('reset', 1, 'tiny', 1000., 'w'), {})['memory'] == []
+
+
+def test_memory_is_measured_of_those_that_are_served():
+    with pytest.raises(ValueError, match='memory expected served: true, got false'): plan(measured={'also': ['memory']})
 
 
 @pytest.mark.parametrize('changes, line', [

@@ -34,7 +34,7 @@ def test_a_static_world_is_not_written_and_every_other_one_is():
     assert changed.model_dump()['world']['schedule'] == 'drawn' and EcologyConfig(**changed.model_dump()) == changed
 
 
-@pytest.mark.parametrize('schedule', ('recurring', 'drawn', 'skewed', 'new'))
+@pytest.mark.parametrize('schedule', ('recurring', 'drawn', 'skewed', 'new', 'absent'))
 def test_two_worlds_of_as_many_as_there_are_habits_differ_in_every_family(schedule):
     w = world(schedule=schedule, period=3)
     for k in range(3):
@@ -50,6 +50,11 @@ def test_recurring_worlds_come_back_as_they_were_and_new_ones_do_not():
     assert len({tuple(habits(fresh, 2 * k)) for k in range(40)}) > 35
 
 
+def test_the_first_of_absent_worlds_comes_twice_and_then_stays_away():
+    w = world(schedule='absent', worlds=3, period=2)
+    assert [w.number(g) for g in range(24)] == [n for n in (0, 1, 2, 0, 1, 2, 1, 2, 1, 2, 1, 2) for _ in range(2)]
+
+
 def test_a_skewed_schedule_meets_some_worlds_often_and_never_stays():
     w = world(schedule='skewed', worlds=8, period=1)
     numbers = [w.number(g) for g in range(600)]
@@ -59,7 +64,7 @@ def test_a_skewed_schedule_meets_some_worlds_often_and_never_stays():
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.integers(0, 300), st.integers(0, 2**40), st.sampled_from(['recurring', 'drawn', 'skewed', 'new']),
+@given(st.integers(0, 300), st.integers(0, 2**40), st.sampled_from(['recurring', 'drawn', 'skewed', 'new', 'absent']),
        st.sampled_from([0., .5, 1.]), st.sampled_from([.3, 1.]))
 def test_a_world_needs_no_past(generation, seed, schedule, consistent, drift):
     "Asked at once, in another order, or by another object: the same"
