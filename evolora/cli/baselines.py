@@ -60,9 +60,10 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
                                        'out of it.')] = 512,
             json: Annotated[bool, typer.Option('--json', help='One JSON object instead of a table.')] = False):
     "Measure runs and adapters beside the bare host, on questions that nothing was tuned on."
-    from evolora.experiments.reopened import at_holdout
+    from evolora.experiments.reopened import at_holdout, world_changes
     from evolora.analysis.run_comparison import what_differs
     from evolora.ecology.run_folder import Run
+    if len(runs) == 1 and world_changes(runs[0]): return _in_worlds(runs[0], n, json)
     with progress() as bar: table = at_holdout(runs, n=n, on_way=bar.steps('answering', len(runs) + 1))
     known = [Run.open(run) for run in runs if (run / 'run.json').exists()]
     origins = {str(r.folder): {'host': r.host['id'], 'seed': r.seed, 'version': r.version} | r.hashes for r in known}
@@ -79,6 +80,16 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
     show(table[['what', 'way']].assign(**columns), title)
     _kinds(table)
     print('The holdout is looked at once for each configuration; to choose between settings, use selection questions.')
+
+def _in_worlds(run: Path, n: int, json: bool) -> None:
+    "A run in a world that changes: how right it is in each of them, by the graded answers that it has seen there"
+    from evolora.experiments.reopened import holdout_in_worlds
+    with progress() as bar: table = holdout_in_worlds(run, n=n, on_way=bar.reached)
+    if json: return print(dumps({'name': 'holdout', 'rows': table.to_dict('records'), 'targets': [],
+                                 'targets_met': True}))
+    show(table.round(3), f'Holdout, {table.questions.iloc[0]} questions in each world: the host, and {run} after so '
+                         'many graded answers')
+    print('Graded answers, to selection questions, move the stakes; nobody learns, and the run is unchanged.')
 
 def _kinds(table) -> None:
     "In which families the first way of each folder is better, and what its best organelle changes elsewhere"

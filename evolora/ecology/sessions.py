@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Session', 'begin_session', 'check_record', 'check_tables', 'check_unedited', 'resume_session', 'colony',
-           'colony_births']
+           'colony_births', 'colony_ecology']
 
 # %% ../../nbs/07_ecology/13_sessions.ipynb #53c64fce
 import hashlib
@@ -271,3 +271,14 @@ def colony_births(folder: str | Path, hosts: dict[str, Host] | None = None, *,
     with about(folder):
         population, _, checkpoint = _grown(folder, hosts, threads)
         return population, read_births(checkpoint, population)
+
+def colony_ecology(folder: str | Path, hosts: dict[str, Host] | None = None, *, threads: int = 1) -> Ecology:
+    "The whole ecology of the latest checkpoint of a run, to look at and to ask; the folder stays as it is"
+    with about(folder):
+        population, run, checkpoint = _grown(folder, hosts, threads)
+        config = checked_config(run.config, run.folder / 'run.json')
+        if wrong := differences(run.hashes, config.own_parts):
+            raise ValueError(f"expected the parts of your own with which it began: {'; '.join(wrong)}")
+        ecology = Ecology(population.host, config, seed=run.seed)
+        read_checkpoint(checkpoint, ecology)
+        return ecology

@@ -22,7 +22,9 @@ import numpy as np
 import pandas as pd
 
 from .evaluation import form_of, selection
-from .routing import Router, fit_router
+from ..ecology.run_folder import Run
+from ..ecology.sessions import colony_ecology
+from .routing import Router, believed_router, fit_router
 from ..tasks.family import Task, final_line
 from ..tasks.forms import Form
 from ..tasks.families import FAMILIES, ID_CELLS, Cell
@@ -335,8 +337,10 @@ def router_of(folder: str | Path, # of a run
               population, *, cells: Iterable[Cell] = ID_CELLS, # of the run
               n: int = 240, # selection questions, if it has to be fitted
               seed: int = 0, **how) -> Router: # the other keywords are those of `answer`
-    "The router of a run: read from its folder, or fitted on selection questions of its cells and kept there"
+    "The router of a run: whom its market believes, or read from its folder, or fitted on selection questions and kept"
     path, cells = Path(folder) / 'router.json', tuple(cells)
+    if path.with_name('run.json').exists() and (run := Run.open(folder)).config.get('market') is not None:
+        return believed_router(colony_ecology(folder, {run.host['id']: population.host}))
     if path.exists():
         router = Router.load(path)
         if router.weights == population.weights_hash() and router.fits(cells, form_of(population)): return router

@@ -28,7 +28,7 @@ from ..ecology.record import hashes_of
 from ..ecology.run_folder import config_hash, differences
 from ..evaluation.evaluation import (Evaluation, answer, answer_all, holdout, oracle, samples, selection,
                                            vote)
-from ..evaluation.routing import Router, fit_router
+from ..evaluation.routing import Router, believed_router, fit_router
 from .trainer import MATCHES, Condition, Spent, Trainer
 from .world_arms import ARMS, served_by
 from ..host.model import Host
@@ -276,12 +276,7 @@ def train(host: Host, condition: Condition | str, *,
 
 def believed_routers(ecology: Ecology) -> dict[str, Router]:
     "Routers that ask whom the market believes, without any answer of their own; {} for a single organelle"
-    population, market = ecology.population, ecology.ledger
-    if len(population) < 2: return {}
-    found = Router(by='family', table={f: market.leader(f) for f in market.families}, fitted=(), answers=0, gflops=0.,
-                   best=max(population.ids, key=market.balance), weights=population.weights_hash(),
-                   cells=tuple(ecology.cells), form=ecology.host.form)
-    return {'family': found, 'cell': found}
+    return dict.fromkeys(('family', 'cell'), believed_router(ecology)) if len(ecology.population) > 1 else {}
 
 def choose_within(trained: Trained, left: float, match: str) -> None:
     "Spend what is left on selection answers of all organelles, and fit the routers with them"

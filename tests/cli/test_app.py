@@ -35,14 +35,16 @@ from evolora.analysis.run_charts import CHARTS
 from evolora.ecology.checkpoint_files import checkpoints
 from evolora.cli.app import app, main, run
 from evolora.cli.bench import _publish
-from evolora.ecology.config import EcologyConfig, load_config
+from evolora.ecology.config import EcologyConfig, changed_config, load_config
 from evolora.ecology.diagnosis import PATIENCE
 from evolora.ecology.ecology import Ecology
 from evolora.evaluation.evaluation import example
+from evolora.evaluation.free_questions import router_of
 from evolora.host.downloads import KNOWN
 from evolora.host.gguf import write_tiny_gguf
 from evolora.host.model import load_host, tiny_host
 from evolora.ecology.run_folder import TABLES, Run
+from evolora.ecology.sessions import colony_ecology
 from evolora.tasks.families import Cell, grade
 from evolora.tasks.splits import stream_of
 from evolora.tasks.task_sets import read_tasks
@@ -1472,3 +1474,43 @@ def test_runs_of_other_cells_or_forms_do_not_share_a_holdout(cli, guided, world,
     for runs, named in ((('a', 'b'), 'in the form of'), ((guided / 'run', 'b'), 'look at each by itself')):
         code, out, err = cli('holdout', *runs, '--n', 24)
         assert code == 2 and out == '' and named in err and 'Traceback' not in err, err
+
+
+# --- runs with a market
+
+@pytest.fixture(scope='module')
+def served_run(tmp_path_factory):
+    "A short life in a world that changes, as a run"
+    folder = tmp_path_factory.mktemp('served')
+    settings = changed_config(load_config('worlds'), {
+        'cells': ['string.sort:1', 'word.count:1'], 'max_new_tokens': 12, 'world': {'worlds': 2, 'period': 2},
+        'market': {'questions': 8}, 'curriculum': {'copies': 2}})
+    (folder / 'small.yaml').write_text(yaml.safe_dump(settings.model_dump(mode='json', exclude_unset=True)))
+    with pytest.raises(SystemExit):
+        main(['run', '--host', 'habits', '--config', str(folder / 'small.yaml'), '--generations', '3', '--out',
+              str(folder / 'run')])
+    return folder / 'run'
+
+
+def test_a_market_answers_by_whom_it_believes(cli, served_run):
+    ecology = colony_ecology(served_run)
+    leader = ecology.ledger.leader('string.sort')
+    code, out, err = cli('ask', served_run, 'Sort the letters: hgfa')
+    assert code == 0 and 'chosen for string.sort' in out and leader in out
+    assert not (served_run / 'router.json').exists()        # nothing was fitted: the next grade may change it
+    assert router_of(served_run, ecology.population).answers == 0
+
+
+def test_the_holdout_of_a_world_that_changes_is_asked_world_by_world(cli, served_run):
+    before = disk(served_run)
+    code, out, err = cli('holdout', served_run, '--n', 24, '--json')
+    rows = json.loads(out.splitlines()[-1])['rows']
+    assert code == 0 and [row['world'] for row in rows] == [0, 1]
+    assert {*rows[0]} == {'world', 'questions', 'host', *(f'after {k}' for k in (0, 1, 4, 16, 64))}
+    assert all(row['questions'] == 24 and 0 <= row['host'] <= 1 for row in rows)
+    code, out, err = cli('holdout', served_run, '--n', 24)
+    assert code == 0 and 'after 64' in out and 'Holdout, 24 questions in each world' in out and disk(served_run) == before
+
+
+def test_runs_of_changing_worlds_are_not_put_beside_others(cli, served_run):
+    refuses(cli, 'holdout', served_run, served_run, named='whose world changes')

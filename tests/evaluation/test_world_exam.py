@@ -6,7 +6,7 @@ from scripted import chance_decides
 
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
-from evolora.evaluation.world_exam import exam_in_world
+from evolora.evaluation.world_exam import exam_in_world, exam_in_worlds
 from evolora.experiments.world_arms import ARMS, begun
 from evolora.host.model import tiny_host
 from evolora.tasks.worlds import World, under
@@ -65,11 +65,22 @@ def test_tasks_are_of_the_world_that_was_asked_for(host, chance, monkeypatch):
     ecology, graded = lived(host, 'ecology'), []
     monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: graded.append(task) or chance_decides(
         task, text))
-    exam_in_world(ecology, 1, (0,), questions=8)
+    exam_in_world(ecology, 1, (0,), questions=8)            # the host, then the ecology
     world = World(ecology.config.world, ecology.config.families, ecology.seed)
     counted = [task for task in graded if task.family == 'word.count']      # whose answers follow from its numbers
     answers = lambda number: [under(task, world.stopped(number).habit('word.count', 0)).answer for task in counted]
-    assert len(graded) == 8 and counted and [t.answer for t in counted] == answers(1) != answers(0)
+    assert len(graded) == 16 and counted and [t.answer for t in counted] == answers(1) != answers(0)
+
+
+def test_the_host_is_asked_the_same_in_the_same_world(host, chance, monkeypatch):
+    ecology, asked = lived(host, 'ecology'), []
+    real = ecology.population.generate
+    monkeypatch.setattr(ecology.population, 'generate', lambda prompts, who, **how: asked.append(
+        (prompts, who, how['seeds'])) or real(prompts, who, **how))
+    found = exam_in_worlds(ecology, (0,), questions=8, kind='holdout')
+    assert found.world.tolist() == [0, 1] and found.questions.tolist() == [8, 8]
+    for bare, own in zip(asked[::2], asked[1::2]):
+        assert bare[0] == own[0] and bare[2] == own[2] and bare[1] == [None] * 8 and None not in own[1]
 
 
 @pytest.mark.parametrize('after', [(), (-1, 2), (4, 1), (1, 1)])
