@@ -108,7 +108,9 @@ class Controls:
     def turn(self, **values: float) -> None: # as `KNOBS` has them
         "Request other values; the last request before the next generation counts. ValueError for a wrong one"
         if not values: raise ValueError(f"expected a knob to turn ({', '.join(KNOBS)}), got none; ticket=.5 turns one")
-        checked = {name: _checked(name, value) for name, value in values.items()}
+        checked, then = {name: _checked(name, value) for name, value in values.items()}, self.config
+        for name in checked.keys() - {'winter'}: then = _with(then, KNOBS[name].field, checked[name])
+        then._agree()       # what each knob allows by itself may not fit a market
         with self._lock: self._turns |= checked
 
     def feedback(self, organelle: str, prompt: str | tuple[str, ...], # a tuple has solved questions in front

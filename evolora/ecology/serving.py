@@ -18,6 +18,7 @@ from fastcore.basics import patch
 from .record import alone_of
 from ..economy import prices as money
 from ..economy.market import Market, likelihood_of
+from ..host.model import check_room
 from ..organelles.population import Population
 from ..organelles.scoring import Scores, score
 from ..tasks.families import Cell
@@ -106,7 +107,11 @@ class Met:
 
     def restore(self, state: dict) -> None:
         turns = lambda prompt: prompt if isinstance(prompt, str) else tuple(prompt)
-        self.seen, self.answers = state['seen'], [(turns(p), list(t)) for p, t in state['answers']]
+        answers = [(turns(p), list(t)) for p, t in state['answers']]
+        if type(state['seen']) is not int or not len(answers) <= state['seen'] < 1 << 62 or len(answers) > self.most:
+            raise ValueError(f"expected at most {self.most} right answers of all that were seen, got {len(answers)} of "
+                             f"{state['seen']!r:.60}; restore the state from a copy")
+        self.seen, self.answers = state['seen'], answers
 
 def absence(likelihoods: np.ndarray) -> np.ndarray: # (answers, organelles)
     "(organelles,): how much likelihood of a right answer would be lost without each of them"
@@ -155,7 +160,16 @@ class Serving:
     @property
     def market(self) -> Market: return self.ecology.ledger
     def state(self) -> dict: return self.met.state()
-    def restore(self, state: dict) -> None: self.met.restore(state)
+
+    def restore(self, state: dict) -> None:
+        "Go on from a saved state; ValueError for answers that the host could not have given"
+        self.met.restore(state)
+        host, n = self.ecology.host, len(self.ecology.host.tokenizer)
+        for prompt, tokens in self.met.answers:
+            if not tokens or not all(type(t) is int and 0 <= t < n for t in tokens):
+                raise ValueError(f"expected token ids below {n} as an answer, got {tokens!r:.60}; restore the state "
+                                 "from a copy")
+            check_room(host, [prompt], host.encode([prompt]), [len(tokens)])
 
     def choose(self, task: Task, place: int, rng: np.random.Generator) -> str: # which question of this generation
         "Who answers"

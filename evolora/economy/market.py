@@ -96,12 +96,15 @@ def state(self: Book) -> dict:
 def restore(self: Book, state: dict) -> None:
     "Go on from a saved state; ValueError for stakes that do not sum to the total, or are no numbers"
     stakes = {who: nonnegative('stake', w).item() for who, w in state['stakes'].items()}
+    if type(state['bets']) is not int or state['bets'] < 0:
+        raise ValueError(f"expected a number of bets, got {state['bets']!r:.60}; restore the state from a copy")
     past = {who: nonnegative('past', w).item() for who, w in state['past'].items()}
     if past.keys() != stakes.keys() or stakes and abs(fsum(stakes.values()) - state['total']) > 1e-9:
         raise ValueError(f"expected stakes that sum to {state['total']}, got {fsum(stakes.values())}; restore the "
                          "state from a copy")
     self.total, self.bets, self.stakes, self.past = state['total'], state['bets'], stakes, past
-    self._moved = {(who, reason): Fraction(x) for who, reason, x in state['moved']}
+    # Not Fraction(x), for which '1e999999999' is a number of a billion digits.
+    self._moved = {(who, reason): Fraction(*map(int, x.split('/'))) for who, reason, x in state['moved']}
 
 # %% ../../nbs/02_economy/03_market.ipynb #mar00012
 class MarketConfig(BaseModel):
@@ -247,6 +250,8 @@ def restore(self: Market, state: dict) -> None:
             raise ValueError(f"market state expected the {name} of {', '.join(self.families)}, got others; "
                              "restore it where it was saved")
         for key, book in mine.items(): book.restore(state[name][key])
+    if any(trust.stakes.keys() != {'all', 'own'} for trust in self.trust.values()):
+        raise ValueError("market state expected trust in 'all' and 'own', got others; restore it from a copy")
     if len({tuple(book.stakes) for book in self.books.values()}) > 1:
         raise ValueError("market state expected the same organelles in every book, got others; restore it from a copy")
 

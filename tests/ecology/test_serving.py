@@ -250,12 +250,36 @@ def test_it_goes_on_bit_for_bit(host, chance, tmp_path, changes):
     (lambda s: s['books']['']['stakes'].update(o1=-1., o2=2.), 'stake'),
     (lambda s: s['books']['']['stakes'].update(o1=float('nan')), 'stake'),
     (lambda s: s['books']['']['stakes'].pop('o1'), 'stakes that sum to 1.0'),
-    (lambda s: s['books'].pop('string.sort'), 'market state expected')])
+    (lambda s: s['books'].pop('string.sort'), 'market state expected'),
+    (lambda s: s['books'][''].update(bets=None), 'a number of bets'),
+    (lambda s: s['books'][''].update(bets=-1), 'a number of bets'),
+    (lambda s: s['books'][''].update(moved=[['o1', 'bet', '1e9']]), 'invalid literal'),
+    (lambda s: s['trust']['string.sort'].update(stakes={'all': 1.}, past={'all': 1.}), "trust in 'all' and 'own'"),
+    (lambda s: s['trust']['string.sort'].update(stakes={}, past={}), "trust in 'all' and 'own'")])
 def test_forged_stakes_are_refused(host, chance, forge, line):
     e, _ = lived(host, 3)
     state = e.ledger.state()
     forge(state)
     with pytest.raises(ValueError, match=line): Market(e.config.market, e.config.families).restore(state)
+
+
+@pytest.mark.parametrize('forged, line', [
+    ({'seen': -5}, 'got 1 of -5'), ({'seen': None}, 'of None'), ({'seen': 1 << 80}, 'right answers of all'),
+    ({'answers': [['q', [1]]] * 100}, 'got 100'), ({'answers': [['q', [10**9]]]}, 'token ids below'),
+    ({'answers': [['q', [-1]]]}, 'token ids below'), ({'answers': [['q', []]]}, 'token ids below'),
+    ({'answers': [['q', ['a']]]}, 'token ids below'), ({'answers': [['q', [1] * 10000]]}, 'the context is'),
+    ({'answers': [[['a', 'b'], [1]]]}, 'end with a question')])
+def test_forged_memories_are_refused(host, forged, line):
+    with pytest.raises(ValueError, match=line):
+        begun(host).serving.restore({'seen': 200, 'answers': [['q', [1]]]} | forged)
+
+
+@pytest.mark.parametrize('turn, line', [({'temperature': 0.}, 'above 0 with a market'),
+                                        ({'feedback': 1.}, 'expected 0 where there is a market')])
+def test_no_knob_leads_out_of_what_a_market_allows(host, turn, line):
+    e = begun(host)
+    with pytest.raises(ValueError, match=line): e.turn(**turn)
+    assert not e.controls.waiting[0]
 
 
 @pytest.mark.parametrize('changes, line', [
