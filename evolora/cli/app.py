@@ -123,7 +123,7 @@ def _best_first(data, cells: dict) -> list:
 @app.command(epilog='Calibrate, then resume: `evolora run --generations 10 --out runs/a`, look at it, and '
                     '`evolora run --resume runs/a --generations 1000`.')
 def run(config: Annotated[str | None, typer.Option(help='ecology (default), real (default on a real host), '
-                                                   'single, frozen, debug, or a YAML file.')] = None,
+                                                   'single, frozen, worlds, debug, or a YAML file.')] = None,
         generations: Annotated[int, typer.Option(min=1, help='How many to live through, in total.')] = 40,
         seed: Annotated[int | None, typer.Option(min=0, help='0 by default; the same seed is the same run.')] = None,
         host: Annotated[str | None, typer.Option(help=HOSTS)] = None,

@@ -93,6 +93,9 @@ class WorldConfig(BaseModel):
 
     @model_validator(mode='after')
     def _agree(self):
+        if self.model_fields_set and 'schedule' not in self.model_fields_set:
+            given = ', '.join(sorted(self.model_fields_set))
+            raise ValueError(f'expected a schedule beside {given}, got none, with which nothing changes; name one')
         if self.fade >= self.period and not self.static:
             raise ValueError(f'fade expected less than the period {self.period}, got {self.fade}; lower it')
         if self.session and self.fade: raise ValueError('expected fade or session, got both; leave one out')

@@ -117,6 +117,7 @@ def test_streams_hold_in_every_world():
     ({'schedule': 'sometimes'}, 'known: recurring'), ({'schedule': 'new', 'period': 0}, 'greater than or equal to 1'),
     ({'schedule': 'new', 'fade': 8}, 'less than the period'), ({'schedule': 'new', 'drift': 0.}, 'greater than 0'),
     ({'schedule': 'new', 'fade': 2, 'session': 3}, 'got both'), ({'worlds': 1}, 'greater than or equal to 2'),
+    ({'period': 3}, 'a schedule beside period'),
     ({'schedule': 'new', 'noise': 1}, 'Extra inputs')])
 def test_bad_worlds_are_one_line(values, says):
     with pytest.raises(ValueError, match=says): WorldConfig(**values)
