@@ -258,9 +258,10 @@ def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, i
         lesson = _lesson(full, config, n, new)
         region = 2 * p.probe * learning_flops(full, lesson, 'hebbian').sum()        # forward passes that measure KL
         return float(learning_flops(full, lesson, p.rule, pairs=p.pairs).sum() + region)
+    scored = '; scoring comes on top' if config.market else ''
     work = [('an answer', answer, f'{plan.prompt} tokens read, {new} written')]
     for when, n in rows.items():
-        work += [(f'play, {when}', n * shared, f'{n} answers, {config.curriculum.copies} to a question'),
+        work += [(f'play, {when}', n * shared, f'{n} answers, {config.curriculum.copies} to a question{scored}'),
                  (f'learn, {when}', learning(n), f'{p.rule}, if every answer teaches, and the KL trust region')]
     if a.merges:
         n = 2 * a.canary + 3 * (a.probe + (a.probation_after if a.trials else a.pairs))
@@ -291,6 +292,10 @@ def forecast(host: str | Path | Host = 'embedded', config: EcologyConfig = Ecolo
                     [config.traits.appetite] * config.founders)
     rows = {'first generation': min(int(begin.sum()), c.max_rows),
             'at most': min(config.capacity * c.budget_max, c.max_rows)}
+    together, m = rows['at most'], config.market        # answers that are in memory at once
+    if m:
+        rows = {'a generation': m.questions * c.copies}
+        together = min(m.questions, m.round * m.learn_every) * c.copies
     one, blocks = full.parameters('o1'), len(blocks_of(plan.model))
     work = _work(plan, full, config, rows, new)
     counts = [('parameters: the host', plan.parameters, 'weights', f'{plan.id}, {blocks} blocks, frozen'),
@@ -299,7 +304,7 @@ def forecast(host: str | Path | Host = 'embedded', config: EcologyConfig = Ecolo
     price = answer_cost(e, work[0][1] / 1e9, plan.prompt + new)
     costs = [('energy: an answer', price, 'energy', f'asked alone, at price_gflop {e.price_gflop:.3g} and price_token '
               f'{e.price_token:.3g}; a founder owns {e.founder_energy:g}')]
-    table = pd.DataFrame([*counts, *_memory(plan, full, config, rows['at most'], new), *work, *costs],
+    table = pd.DataFrame([*counts, *_memory(plan, full, config, together, new), *work, *(() if m else costs)],
                          columns=['what', 'value', 'unit', 'why']).set_index('what')
     amounts = [_readable(*row) for row in zip(table.value.tolist(), table.unit)]
     return table.assign(amount=amounts)[['amount', 'why', 'value', 'unit']]

@@ -297,3 +297,11 @@ def test_a_generation_in_bfloat16(architecture, device, rule, monkeypatch):
     for stack in (ecology.population.stack.A, ecology.population.stack.B):
         assert all(x.dtype == torch.float32 and x.isfinite().all() for x in stack.values())
     assert ecology.ledger.audit().balanced and np.isfinite(records[-1].row['kl_from_host'])
+
+
+def test_the_forecast_of_a_market_counts_the_questions_of_users():
+    "Users ask, so neither energy nor seats decide how many answers a generation has"
+    host, config = load_host('habits', threads=1), load_config('worlds')
+    table, record = forecast(host, config), Ecology(host, config).step()
+    assert abs(table.value['work: play, a generation'] / 1e9 / record.row['gflops']['play'] - 1) < .2
+    assert not any(what.startswith('energy') or 'first' in what for what in table.index)
