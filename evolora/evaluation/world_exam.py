@@ -55,7 +55,9 @@ def exam_in_world(ecology: Ecology, number: int, # of the world
     if not ecology.serving.steady: raise ValueError("expected an ecology whose population stays while it answers, got "
                                                     f"{type(ecology.serving).__name__}; it cannot be put back")
     if ecology.config.world.static: raise ValueError("expected a world that changes, got a static one; set `world`")
-    if not after or min(after) < 0 or sorted({*after}) != list(after):
+    if type(number) is not int or number < 0:
+        raise ValueError(f"expected a world's number from 0, got {number!r:.60}; `World.number` tells which one it is")
+    if not after or not all(type(k) is int and k >= 0 for k in after) or sorted({*after}) != list(after):
         raise ValueError(f"expected rising numbers of graded answers from 0, got {', '.join(map(str, after))[:60]}")
     if kind not in ('selection', 'holdout'):
         raise ValueError(f"expected questions of selection or holdout, got {kind!r:.40}")

@@ -83,9 +83,14 @@ def test_the_host_is_asked_the_same_in_the_same_world(host, chance, monkeypatch)
         assert bare[0] == own[0] and bare[2] == own[2] and bare[1] == [None] * 8 and None not in own[1]
 
 
-@pytest.mark.parametrize('after', [(), (-1, 2), (4, 1), (1, 1)])
+@pytest.mark.parametrize('after', [(), (-1, 2), (4, 1), (1, 1), (0, 1.5), ('x',)])
 def test_senseless_numbers_of_grades_are_refused(host, chance, after):
     with pytest.raises(ValueError, match='rising numbers of grade'): exam_in_world(lived(host, 'one'), 0, after)
+
+
+@pytest.mark.parametrize('number', [-1, 1.5, 'x', True, None])
+def test_what_is_no_world_is_refused(host, chance, number):
+    with pytest.raises(ValueError, match="a world's number from 0"): exam_in_world(lived(host, 'one'), number)
 
 
 def test_it_waits_for_nobody(host, chance):
