@@ -227,7 +227,7 @@ class Changepoint(Thompson):
 class BanditFrozen(Thompson):
     "A bandit over the host and adapters that learned a world each while they were told it; then nobody learns"
     own = 'counts', 'of'
-    def __init__(self, ecology: Ecology, train_generations: int = 48, discount: float = .9, pooled: bool = False):
+    def __init__(self, ecology: Ecology, train_generations: int = 32, discount: float = .9, pooled: bool = False):
         super().__init__(ecology, discount, pooled)
         if train_generations < 1 or len(ecology.population) < 2:
             raise ValueError(f"expected train_generations above 0 and 2 founders or more, got {train_generations} and "
