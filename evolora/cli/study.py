@@ -87,7 +87,7 @@ def _announced(one, part: tuple[int, int]) -> None:
     from evolora.experiments.study_tuning import rounds
     plan, mine = one.plan, share_of(one.plan, *part)
     counts = pd.Series([c.condition for c in mine]).value_counts(sort=False)
-    what = {c.name: c.condition().what for c in plan.conditions}
+    what = {c.name: c.condition(plan.worlds[0]).what for c in plan.conditions}
     show(pd.DataFrame({'condition': counts.index, 'cells': counts.to_numpy(), 'what': [what[c] for c in counts.index]}),
          f'{plan.name}: {plan.question}')
     paid = [c.budget for c in mine if not (plan.variant(c.condition).generations or plan.variant(c.condition).budget_of)

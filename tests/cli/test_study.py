@@ -45,6 +45,13 @@ def test_a_dry_run_leaves_nothing(file, capsys, tmp_path):
     assert '15 cells, 180 GFLOPs' in capsys.readouterr().out and not (tmp_path / 'runs').exists()
 
 
+@pytest.mark.parametrize('name, cells', [('worlds', 120), ('worlds_rivals', 70)])
+def test_conditions_of_another_preset_are_announced(capsys, tmp_path, name, cells):
+    assert study(name, '--dry-run', '--out', tmp_path / 'there') == 0
+    out = capsys.readouterr().out
+    assert f'{cells} cells' in out and 'one adapter' in out and '8 at 400 GFLOPs' in out
+
+
 def test_a_failed_cell_is_exit_code_1(file, capsys, monkeypatch):
     def broken(plan, cell, *rest, **how):
         if cell.seed == 3: raise RuntimeError('no')
