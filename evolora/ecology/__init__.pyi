@@ -64,5 +64,5 @@ from .checkpoint_files import (
 from .sessions import (
     Session as Session, begin_session as begin_session, check_record as check_record, check_tables as check_tables,
     check_unedited as check_unedited, colony as colony, colony_births as colony_births,
-    resume_session as resume_session,
+    colony_ecology as colony_ecology, resume_session as resume_session,
 )

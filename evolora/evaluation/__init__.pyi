@@ -16,7 +16,7 @@ from .forgetting import (
     ORDINARY as ORDINARY, PROSE as PROSE, forgetting_scores as forgetting_scores, forgotten as forgotten,
 )
 from .routing import (
-    Router as Router, fit_router as fit_router,
+    Router as Router, believed_router as believed_router, fit_router as fit_router,
 )
 from .free_questions import (
     Guess as Guess, Profiles as Profiles, Question as Question, Reply as Reply, STRATEGIES as STRATEGIES,
@@ -37,5 +37,5 @@ from .host_calibration import (
     tasks_mark as tasks_mark,
 )
 from .world_exam import (
-    exam_in_world as exam_in_world,
+    exam_in_world as exam_in_world, exam_in_worlds as exam_in_worlds,
 )
