@@ -23,7 +23,6 @@ import pandas as pd
 
 from .evaluation import form_of, selection
 from ..ecology.run_folder import Run
-from ..ecology.sessions import colony_ecology
 from .routing import Router, believed_router, fit_router
 from ..tasks.family import Task, final_line
 from ..tasks.forms import Form
@@ -340,6 +339,7 @@ def router_of(folder: str | Path, # of a run
     "The router of a run: whom its market believes, or read from its folder, or fitted on selection questions and kept"
     path, cells = Path(folder) / 'router.json', tuple(cells)
     if path.with_name('run.json').exists() and (run := Run.open(folder)).config.get('market') is not None:
+        from evolora.ecology.sessions import colony_ecology        # loads torch, which nothing else here needs
         return believed_router(colony_ecology(folder, {run.host['id']: population.host}))
     if path.exists():
         router = Router.load(path)
