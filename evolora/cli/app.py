@@ -312,15 +312,15 @@ def lab(folder: Annotated[Path, typer.Argument(help='Where your copies of the no
 # %% ../../nbs/15_cli/09_app.ipynb #dac9b62e
 @app.command()
 def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
-          family: Annotated[str, typer.Option(help='A family such as math, or `all`.')] = 'all',
+          family: Annotated[str, typer.Option(help='A family such as math, or `all`: the usual ones.')] = 'all',
           split: Annotated[str, typer.Option(help='train, selection, gate or holdout.')] = 'train',
           n: Annotated[int, typer.Option(min=1, help='How many tasks.')] = 100,
           depth: Annotated[int | None, typer.Option(min=1, max=4, help='One depth; default: 1 to 3.')] = None,
           seed: Annotated[int, typer.Option(min=0, help='The same seed writes the same file.')] = 0):
     "Write tasks to a file: question, gold answer and what its grader needs."
-    from evolora.tasks.families import FAMILIES, Cell, family_named
+    from evolora.tasks.families import Cell, family_named, usual
     from evolora.tasks.task_sets import draw_tasks, write_tasks
-    names = list(FAMILIES) if family == 'all' else [family_named(family).name]
+    names = usual() if family == 'all' else [family_named(family).name]
     cells = [Cell(f, d) for f in names for d in ([depth] if depth else (1, 2, 3))]
     new_file(out)
     print(f'{n} {split} tasks: {write_tasks(draw_tasks(cells, stream=split, n=n, seed=seed), out)}')

@@ -27,7 +27,7 @@ from .evaluation import KEY, answer, samples
 from ..host.downloads import cache_folder
 from ..host.model import Host
 from ..tasks.forms import FORMS, Form
-from ..tasks.families import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, family_hash
+from ..tasks.families import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, family_hash, usual
 from ..tasks.task_sets import chance, draw_tasks
 from ..utils.files import parse_json, read_file, write_whole
 from ..utils.text import escape
@@ -48,9 +48,9 @@ EASIEST = 2         # depths of a family that are tried, from its easiest one
 HAND = 4            # answers to a question that learning compares
 
 def candidate_cells() -> list[Cell]:
-    "The easiest cells of every family, yours included, but of those that are kept for measuring what was not trained"
-    return [Cell(name, d) for name, family in FAMILIES.items() if name not in OOD_FAMILIES
-            for d in list(family.depths)[:EASIEST]]
+    "The easiest cells of the usual families and of yours, but of those kept for measuring what was not trained"
+    return [Cell(name, d) for name in usual() if name not in OOD_FAMILIES
+            for d in list(FAMILIES[name].depths)[:EASIEST]]
 
 class Effort(BaseModel):
     "How much is asked at each stage"

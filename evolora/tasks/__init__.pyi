@@ -1,9 +1,11 @@
+from . import automata as automata
 from . import curriculum as curriculum
 from . import dates_and_units as dates_and_units
 from . import families as families
 from . import family as family
 from . import forms as forms
 from . import language as language
+from . import regex_puzzles as regex_puzzles
 from . import regexes as regexes
 from . import splits as splits
 from . import symbolic as symbolic
@@ -35,6 +37,14 @@ from .regexes import (
     compiles as compiles, draw_pattern as draw_pattern, expand as expand, matches as matches, mismatch as mismatch,
     spell as spell,
 )
+from .automata import (
+    Automaton as Automaton, MAX_LENGTH as MAX_LENGTH, MAX_POSITIONS as MAX_POSITIONS, MAX_STATES as MAX_STATES,
+    accepts as accepts, difference as difference, equivalent as equivalent, parsed as parsed,
+)
+from .regex_puzzles import (
+    Debug as Debug, Explain as Explain, Mutation as Mutation, PUZZLES as PUZZLES, QUANTIFIERS as QUANTIFIERS,
+    Refactor as Refactor, edited as edited, in_one_order as in_one_order, sentence as sentence,
+)
 from .splits import (
     STREAMS as STREAMS, identified as identified, stream_of as stream_of,
 )
@@ -42,7 +52,7 @@ from .families import (
     CELLS as CELLS, Cell as Cell, FAMILIES as FAMILIES, ID_CELLS as ID_CELLS, MAX_PROMPT as MAX_PROMPT,
     NATURAL as NATURAL, OOD_CELLS as OOD_CELLS, OOD_DEPTH as OOD_DEPTH, OOD_FAMILIES as OOD_FAMILIES,
     cell_hashes as cell_hashes, family_hash as family_hash, family_named as family_named, grade as grade,
-    nearly as nearly, register_family as register_family,
+    nearly as nearly, register_family as register_family, usual as usual,
 )
 from .task_sets import (
     MAX_TRIES as MAX_TRIES, chance as chance, corrected as corrected, count_mode as count_mode,

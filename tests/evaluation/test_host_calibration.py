@@ -16,7 +16,7 @@ from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
 from evolora.tasks.forms import FORMS
 from evolora.host.model import load_host, tiny_host
-from evolora.tasks.families import FAMILIES, OOD_FAMILIES, Cell
+from evolora.tasks.families import FAMILIES, OOD_FAMILIES, Cell, usual
 from evolora.tasks.splits import stream_of
 
 SOME = [Cell.parse(c) for c in ('math:1', 'string.sort:1', 'logic.bool:1', 'code.format:1')]
@@ -49,8 +49,9 @@ def test_impossible_hands_are_refused(wrong):
 
 def test_candidates_are_easy_and_leave_something_to_measure_with():
     cells = candidate_cells()
-    assert {c.family for c in cells} == set(FAMILIES) - set(OOD_FAMILIES)
+    assert {c.family for c in cells} == set(usual()) - set(OOD_FAMILIES)
     assert all(c.depth < FAMILIES[c.family].lowest + 2 for c in cells)
+    assert module.tasks_mark(cells, FORMS) == 'ad24f227547bf6ba', 'no calibration that is kept is made again'
 
 
 def test_only_train_questions_are_asked(embedded, monkeypatch):

@@ -5,14 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evolora.tasks.families import CELLS, FAMILIES, NATURAL, Cell
+from evolora.tasks.families import CELLS, FAMILIES, NATURAL, PUZZLES, Cell
 from evolora.utils.randomness import stream as random_stream
 
 EASY_CELLS = tuple(Cell(name, 0) for name, family in FAMILIES.items() if family.lowest == 0)
 PLAIN_CELLS = tuple(Cell(family.name, depth) for family in NATURAL for depth in family.depths)
-EVERY_CELL = CELLS + EASY_CELLS + PLAIN_CELLS
-OPEN = 'regex.synthesis', 'text.write'      # many answers are right
-DEAR = 'logic.bool', 'regex.recognition', 'regex.synthesis'     # a draw takes as long as some dozens of others
+PUZZLE_CELLS = tuple(Cell(family.name, depth) for family in PUZZLES for depth in family.depths)
+EVERY_CELL = CELLS + EASY_CELLS + PLAIN_CELLS + PUZZLE_CELLS
+OPEN = 'regex.synthesis', 'regex.refactor', 'regex.debug', 'text.write'     # many answers are right
+DEAR = 'logic.bool', *(name for name in FAMILIES if name.startswith('regex.'))  # a draw takes as long as dozens
 
 
 def every(cases):
@@ -34,7 +35,7 @@ every_cell, every_family, every_plain_cell = every(EVERY_CELL), every(FAMILIES),
 
 def distinct(cell):
     "Prompts that a cell must have at least; easy ones are few, small sums most of all"
-    return 5000 if cell in CELLS else 1000 if cell in PLAIN_CELLS else 500
+    return 5000 if cell in CELLS else 1000 if cell in PLAIN_CELLS + PUZZLE_CELLS else 500
 
 
 class Drawn(NamedTuple):

@@ -1,4 +1,5 @@
 """Cells and their fingerprints, what guessing earns, and files of tasks."""
+import hashlib
 import subprocess
 import sys
 
@@ -6,11 +7,11 @@ import numpy as np
 import pytest
 
 from evolora.tasks.family import Family
-from evolora.tasks.families import (CELLS, FAMILIES, ID_CELLS, NATURAL, OOD_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell,
-                                    cell_hashes, family_hash, grade)
+from evolora.tasks.families import (CELLS, FAMILIES, ID_CELLS, NATURAL, OOD_CELLS, OOD_DEPTH, OOD_FAMILIES,
+                                    PUZZLES, Cell, cell_hashes, family_hash, grade, usual)
 from evolora.tasks.splits import STREAMS
 from evolora.tasks.task_sets import chance, count_mode, draw_tasks, mode_share, read_tasks, task_hashes, write_tasks
-from tasks.contract import EASY_CELLS, PLAIN_CELLS
+from tasks.contract import EASY_CELLS, PLAIN_CELLS, PUZZLE_CELLS
 
 
 def replies(task, rng):
@@ -34,7 +35,16 @@ def test_the_default_world_is_what_it_was():
     "Results of the embedded host say these; easier depths and families in plain words leave them alone"
     assert task_hashes() == {'streams': 'de149dd80b956488', 'grader': 'e432c976bf0cd557'}
     assert {c.family for c in CELLS} == {c.family for c in EASY_CELLS} == set(FAMILIES.library)
-    assert not {f.name for f in NATURAL} & set(FAMILIES.library)
+    assert not {f.name for f in NATURAL + PUZZLES} & set(FAMILIES.library)
+
+
+def test_puzzles_are_in_no_default():
+    "As it was before there were any: the families that are meant where none is named, and the cells of the world"
+    assert usual() == [*FAMILIES.library, *(f.name for f in NATURAL)] and set(FAMILIES) - set(usual()) == {
+        'regex.mutation', 'regex.refactor', 'regex.debug', 'regex.explain'}
+    marks = [hashlib.sha256(repr(list(map(str, cells))).encode()).hexdigest()[:16]
+             for cells in (CELLS, ID_CELLS, OOD_CELLS)]
+    assert marks == ['70592c79f531727a', '2edb49f4263f3710', '8a8fee5bd28bae61']
 
 
 @pytest.mark.parametrize('text, message', [
@@ -49,7 +59,7 @@ def test_hashes_follow_the_cells_that_are_played():
     assert cell_hashes(CELLS) == {}
     played = [Cell('math', 0), Cell('math', 1), Cell('string.sort', 2), Cell('date.iso', 1), Cell('date.iso', 2)]
     assert cell_hashes(played) == {f'task family {name}': family_hash(FAMILIES[name]) for name in ('date.iso', 'math')}
-    marks = cell_hashes(EASY_CELLS + PLAIN_CELLS)
+    marks = cell_hashes(EASY_CELLS + PLAIN_CELLS + PUZZLE_CELLS)
     assert len(set(marks.values())) == len(marks) == len(FAMILIES)
 
 
