@@ -70,12 +70,17 @@ def fetch(name: Annotated[str, typer.Argument(metavar='NAME', help=_FETCH)],
 @host_app.command()
 def measure(host: Annotated[str, typer.Option(help=HOSTS)] = 'embedded',
             n: Annotated[int, typer.Option(min=8, help='Selection tasks per family.')] = 96,
+            families: Annotated[str, typer.Option(help='Families and cells, like `regex.explain,math:4`; `all`: those '
+                                                  'of the default world.')] = 'all',
             out: Annotated[Path | None, typer.Option(help='A new JSON file for the table.')] = None):
     "Measure parse rate, pass@1 and pass@8 in every family."
+    from evolora.experiments.trainer import cells_named
     from evolora.host.model import load_host
     from evolora.host.pretraining import skill_table, write_skills
+    from evolora.tasks.families import CELLS
     new_file(out)
+    cells = CELLS if families == 'all' else cells_named(families)
     loaded = load_host(host, threads=1)
-    with progress() as bar: table = skill_table(loaded, n=n, on_way=bar.reached)
+    with progress() as bar: table = skill_table(loaded, n=n, cells=cells, on_way=bar.reached)
     show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family')
     if out: print(f'written: {write_skills(table, out)}')

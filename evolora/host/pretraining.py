@@ -11,7 +11,7 @@ __all__ = ['PAD', 'END', 'USER', 'ASSISTANT', 'UNKNOWN', 'CHAT_TEMPLATE', 'JOINT
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from .engine import buckets
 from .mechanisms.mechanism_model import MechanismConfig, MechanismForCausalLM, check_causal
 from .mechanisms.program_source import Program
 from .model import EMBEDDED, Host
-from ..tasks.family import MAX_DEPTH, Task
+from ..tasks.family import Task
 from ..tasks.symbolic import WORDS
 from ..tasks.families import CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell
 from ..tasks.splits import stream_of
@@ -304,13 +304,15 @@ def pretrain(config: PretrainingConfig, out: str | Path,
 def skill_table(host: Host, *,
                 n: int = 96, # tasks of each family and kind of cell, from the selection stream
                 k: int = 8, # answers a task, at temperature 1
+                cells: Iterable[Cell] = CELLS, # the default world's
                 on_way: Callable[[str, int, int], None] = lambda what, done, total: None, # gets answers so far, and all
                ) -> pd.DataFrame:
     "Per family, in and out of distribution: parse rate, pass@1 (raw and above chance), pass@k and greedy accuracy"
-    rows = []
-    for cell in CELLS:
-        share = n // {'ID': MAX_DEPTH - 1, 'OOD depth': 1, 'OOD family': MAX_DEPTH}[_kind(cell)]
-        tasks = sample_tasks(cell, stream='selection', n=share, rng=stream(0, purpose=f'skill {cell}'))
+    rows, cells = [], tuple(cells)
+    sharing = Counter((c.family, _kind(c)) for c in cells)
+    for cell in cells:
+        tasks = sample_tasks(cell, stream='selection', n=n // sharing[cell.family, _kind(cell)],
+                             rng=stream(0, purpose=f'skill {cell}'))
         for task in tasks:
             seeds = [seed_of(0, purpose=f'answer {j}', organelle=task.id) for j in range(k)]
             rows.append((cell, task, seeds))

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['QUANTIFIERS', 'PUZZLES', 'edited', 'in_one_order', 'Mutation', 'Refactor', 'Debug', 'sentence', 'Explain']
 
-# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #d44c649a
+# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #a1c6a9e9
 import hashlib
 import re
 
@@ -15,7 +15,7 @@ from .automata import MAX_LENGTH, accepts, equivalent, parsed
 from .family import Family, last_match, pick, plain_line
 from .regexes import _atom, _longer, _sample, draw_pattern, expand, mismatch, spell
 
-# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #064f29c4
+# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #bb7981fe
 QUANTIFIERS = ('', '+', '*', '?')
 
 def edited(atoms: list[list[str]], i: int, rng: np.random.Generator, depth: int, difficulty: float,
@@ -31,7 +31,7 @@ def in_one_order(options: list[str], about: str) -> list[str]:
     "The options in the order that belongs to them and to the pattern: a question is never asked in another one"
     return sorted(options, key=lambda o: hashlib.sha256(f'{about}\n{o}'.encode()).digest())
 
-# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #c955f37e
+# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #3b0715ff
 class Mutation(Family):
     "Of four texts, the one for which an edit of a pattern changes whether it matches"
     name, longest, coin = 'regex.mutation', 40, 1 / 4
@@ -65,7 +65,7 @@ class Mutation(Family):
     def slip(self, task, rng): return pick(rng, [t for t in task.meta['texts'] if t != task.answer])
     def misconception(self, task): "Names a text that matches before and after"; return task.meta['same']
 
-# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #96423b5e
+# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #485e9e69
 _LONG = {'': ('({x})', '{x}{{1}}', '(?:{x})'), '+': ('{x}{x}*', '{x}*{x}', '{x}{{1,}}', '({x}+)'),
          '*': ('({x}+|)', '({x}+)?', '{x}*{x}*', '{x}{{0,}}'), '?': ('({x}|)', '(|{x})', '{x}{{0,1}}')}
 
@@ -105,7 +105,7 @@ class Refactor(Family):
         return pick(rng, [o for o in others if not equivalent(o, task.answer)])
     def misconception(self, task): "Leaves the pattern as it is"; return task.meta['shown']
 
-# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #ed38845d
+# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #ae735d55
 def _mends(atoms: list[list[str]]) -> list[list[list[str]]]:
     "All patterns that are one quantifier away"
     return [[*atoms[:i], [a, other], *atoms[i + 1:]]
@@ -160,7 +160,7 @@ class Debug(Family):
         return pick(rng, [m for m in map(spell, _mends(task.meta['atoms'])) if not equivalent(m, task.answer)])
     def misconception(self, task): "Leaves the pattern as it is"; return task.meta['broken']
 
-# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #ec8123a0
+# %% ../../nbs/03_tasks/06_regex_puzzles.ipynb #44671e2c
 def sentence(atoms: list[list[str]]) -> str:
     "What a pattern matches, in words: `one a, then any number of (b or c)`"
     how = {'': 'one', '+': 'one or more', '*': 'any number of', '?': 'at most one'}

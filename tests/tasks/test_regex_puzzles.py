@@ -198,8 +198,8 @@ def test_a_mend_is_graded_by_more_than_what_is_shown(depth):
     assert cheated < 4
 
 
-@pytest.mark.parametrize('reply', ['a', 'b.', 'AB', 'A B', 'A:', '(A)', 'A.', 'E', 'Ａ', 'Α', '', 'ABCD', 'A\u0301', 'a)',
-                                   'A or B'])
+@pytest.mark.parametrize('reply', ['a', 'b.', 'AB', 'A B', 'A:', '(A)', 'A.', 'E', 'Ａ', 'Α', '', 'ABCD', 'A\u0301',
+                                   'a)', 'A or B'])
 def test_a_choice_is_one_letter(reply):
     for t in draws(EXPLAIN, 1, 8): assert grade(t, reply) == UNREADABLE
 
