@@ -38,8 +38,9 @@ from .regexes import (
     spell as spell,
 )
 from .automata import (
-    Automaton as Automaton, MAX_LENGTH as MAX_LENGTH, MAX_POSITIONS as MAX_POSITIONS, MAX_STATES as MAX_STATES,
-    accepts as accepts, difference as difference, equivalent as equivalent, parsed as parsed,
+    Automaton as Automaton, MAX_LENGTH as MAX_LENGTH, MAX_POSITIONS as MAX_POSITIONS, MAX_READS as MAX_READS,
+    MAX_STATES as MAX_STATES, accepts as accepts, difference as difference, equivalent as equivalent,
+    parsed as parsed,
 )
 from .regex_puzzles import (
     Debug as Debug, Explain as Explain, Mutation as Mutation, PUZZLES as PUZZLES, QUANTIFIERS as QUANTIFIERS,

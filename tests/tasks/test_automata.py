@@ -63,6 +63,7 @@ def test_a_text_that_few_would_try(one, two, text): assert difference(one, two) 
     '(?#a)', '(?(1)a)', '\\w', '\\', '\\b', 'a b', ' a', 'a\n', '\ta', 'é', 'ａ', '\u0661', 'a\u0301', '\ud800', '🧬',
     '[b-a]', '[a-]', '[-a]', '[a^]', '[[:alpha:]]', 'a{3,2}', 'a{,3}', 'a{1', 'a{x}', 'a{100}', 'a{1}{2}', 'a^', '$a',
     '^*', '^^a', 'a$$', '(^a)', '(a$)', 'a{٣}', '((a{9}){9}){9}', '((((a{99}){99}){99}){99}){99}', '(' * 79,
+    '(((((((((){99}){99}){99}){99}){99}){99}){99}){99}){99}', '((((|){99}|){99}|){99}|){99}',
     '(' * 40 + ')' * 39, '\0'])
 def test_what_is_not_in_the_grammar_is_no_pattern(pattern):
     assert parsed(pattern) is None and not accepts(pattern, 'a') and not equivalent(pattern, pattern)
