@@ -23,8 +23,8 @@ def test_every_relative_link_of_the_readme_exists():
 
 @pytest.mark.parametrize('notebook, root', [
     ('![a chart](images/x.png)', '![a chart](nbs/images/x.png)'),
-    ('[tasks](03_tasks/06_splits.ipynb#grading "title")',
-     '[tasks](nbs/03_tasks/06_splits.ipynb#grading "title")'),
+    ('[tasks](03_tasks/08_splits.ipynb#grading "title")',
+     '[tasks](nbs/03_tasks/08_splits.ipynb#grading "title")'),
     ('[how](../CONTRIBUTING.md) and [up](./tutorials/../index.ipynb)',
      '[how](CONTRIBUTING.md) and [up](nbs/index.ipynb)'),
     ('<img src="images/x.png" alt="x">', '<img src="nbs/images/x.png" alt="x">'),
