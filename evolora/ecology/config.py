@@ -104,9 +104,11 @@ class EcologyConfig(BaseModel):
             if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
         if self.market and not self.temperature: raise ValueError('temperature expected above 0 with a market, got '
                                                                   '0; the likelihood of greedy answers is 1 or 0')
-        for name, value in (('assimilation.merges', self.assimilation.merges), ('feedback', self.feedback)):
-            if self.market and value: raise ValueError(f'{name} expected 0 where there is a market, got {value}; there '
-                                                       'stakes move by graded answers alone')
+        for name, value, why in (('assimilation.merges', self.assimilation.merges, 'organelles are recruited'),
+                                 ('variation.offspring', self.variation.offspring, 'organelles are recruited'),
+                                 ('feedback', self.feedback, 'stakes move by graded answers alone')):
+            if self.market and value:
+                raise ValueError(f'{name} expected 0 where there is a market, got {value}; there {why}')
         return self
 
 # %% ../../nbs/07_ecology/03_config.ipynb #b39cd72f

@@ -64,14 +64,23 @@ class Generation:
         return explained(self.decisions, organelle)
 
     def ticker(self) -> str:
-        "The generation in one line"
+        "The generation in one line; where there is a market nobody pays, so it says how many are believed instead"
         r = self.row
+        if 'score' in r['gflops']: return self._served()
         news = ' '.join(f'{name} {r["gates"][name]}' for name in _NEWS if r['gates'].get(name)) or 'quiet'
         mean = r['energy'] / r['alive'] if r['alive'] else 0.
         return (f"generation {r['generation']:>3} | ROI {_short(r['roi'])} | accuracy {_short(r['accuracy'])} | "
                 f"KL {_short(r['kl_from_host'])} | "
                 f"energy {mean:.1f} each | alive {r['alive']} (+{r['births']} −{r['deaths']}) | {r['season']} | "
                 f"gates {news} | {self.timing['seconds']:.1f} s")
+
+    def _served(self) -> str:
+        r, flops = self.row, self.row['gflops']
+        spent = sum(flops[k] for k in ('play', 'learn', 'teach', 'gate', 'score'))
+        return (f"generation {r['generation']:>3} | accuracy {_short(r['accuracy'])} | KL {_short(r['kl_from_host'])} | "
+                f"believed {r['effective_population']:.1f} of {r['alive']} (+{r['births']} −{r['deaths']}) | "
+                f"scoring {flops['score'] / spent if spent else 0:.0%} of {spent:.1f} GFLOPs | "
+                f"{self.timing['seconds']:.1f} s")
 
     def __repr__(self) -> str: return self.ticker().rsplit(' | ', 1)[0]
 

@@ -96,6 +96,7 @@ def settle(market: Market, population: Population, answers: Sequence[Graded], *,
 class Met:
     "Some right answers out of all that were ever met, each alike likely to be among them"
     def __init__(self, most: int): self.most, self.seen, self.answers = most, 0, []
+    def __repr__(self) -> str: return f'Met({len(self.answers)} of {self.seen} right answers)'
 
     def add(self, prompt: str | tuple[str, ...], tokens: list[int], rng: np.random.Generator) -> None:
         "Another one; it is kept while there is room, and then instead of an older one or not at all"
@@ -156,6 +157,8 @@ class Serving:
     steady = True       # whether the population stays as it is while it answers
     def __init__(self, ecology): # an `Ecology` with a market
         self.ecology, self.met = ecology, Met(ecology.config.market.met)
+
+    def __repr__(self) -> str: return f'{type(self).__name__}({self.market}, {self.met})'
 
     @property
     def market(self) -> Market: return self.ecology.ledger

@@ -141,6 +141,8 @@ class Market:
             trust.enter('all', 1.)
             trust.enter('own', .5)
 
+    def __repr__(self) -> str: return f'Market({len(self.holders)} organelles, {len(self.families)} families)'
+
     @property
     def holders(self) -> list[str]:
         "The organelles that hold stakes"

@@ -46,7 +46,7 @@ def skewed(period: int, worlds: int, before: int, rng: np.random.Generator) -> i
     return int(rng.choice(worlds, p=weight / weight.sum()))
 
 def new(period: int, worlds: int, before: int, rng: np.random.Generator) -> int:
-    "A world that was never there and will not come back"
+    "Another world at each change, none of which comes back; of few families two may look alike"
     return period
 
 def absent(period: int, worlds: int, before: int, rng: np.random.Generator) -> int:

@@ -15,6 +15,7 @@ from evolora.ecology.config import EcologyConfig, changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.serving import Bill, Graded, Met, absence, settle, to_score
 from evolora.ecology.sessions import begin_session, resume_session
+from evolora.economy import prices as money
 from evolora.economy.market import Market, MarketConfig
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.scoring import score
@@ -274,6 +275,14 @@ def test_forged_memories_are_refused(host, forged, line):
         begun(host).serving.restore({'seen': 200, 'answers': [['q', [1]]]} | forged)
 
 
+def test_the_ticker_says_how_many_are_believed_and_nothing_of_money_that_nobody_pays(host, chance):
+    e, records = lived(host, 3)
+    line, flops = records[-1].ticker(), records[-1].row['gflops']
+    spent = sum(flops[k] for k in ('play', 'learn', 'teach', 'gate', 'score'))
+    assert f"scoring {flops['score'] / spent:.0%} of {spent:.1f} GFLOPs" in line and 'ROI' not in line
+    assert f"believed {money.effective_population([*e.ledger.balances.values()]):.1f} of {len(e.population)}" in line
+
+
 @pytest.mark.parametrize('turn, line', [({'temperature': 0.}, 'above 0 with a market'),
                                         ({'feedback': 1.}, 'expected 0 where there is a market')])
 def test_no_knob_leads_out_of_what_a_market_allows(host, turn, line):
@@ -284,6 +293,7 @@ def test_no_knob_leads_out_of_what_a_market_allows(host, turn, line):
 
 @pytest.mark.parametrize('changes, line', [
     ({'assimilation': {'merges': 1}}, 'assimilation.merges expected 0 where there is a market, got 1'),
+    ({'variation': {'offspring': 2}}, 'variation.offspring expected 0 where there is a market, got 2'),
     ({'feedback': 1.}, 'feedback expected 0 where there is a market'),
     ({'market': {'round': 0}}, 'greater than or equal to 1'), ({'market': {'books': 'one'}}, 'both|all|family'),
     ({'market': {'tau': 1.}}, 'Extra inputs')])
