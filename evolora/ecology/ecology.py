@@ -67,7 +67,7 @@ class Ecology:
         self.demography = Demography(config.variation, self.population, self.ledger, self.curriculum, self.plasticity,
                                      self.assimilation, rng=self.rng, capacity=config.seats, reserve=config.reserve,
                                      memory=config.memory)
-        self.controls = Controls(config, self.population)
+        self.controls = Controls(config, self.population, self.world)
         self.serving = Serving(self) if config.market else None
         self.history: list[Generation] = []
         self.merges: list[Merge] = []           # with their weights, for an audit; kept in memory only
@@ -154,16 +154,25 @@ def turn(self: Ecology, **values: float) -> None: # as `KNOBS` has them, like ti
     "Turn knobs from the next generation on; ValueError if one value is wrong, and then nothing is turned"
     self.controls.turn(**values)
 
+# %% ../../nbs/07_ecology/08_ecology.ipynb #7ae6cb43
 @patch(as_prop=True)
 def knobs(self: Ecology) -> dict[str, float]:
     "The values of the knobs, without requests that are not applied yet"
     return self.controls.values(self.generation)
 
+# %% ../../nbs/07_ecology/08_ecology.ipynb #013dfa83
+@patch
+def change_world(self: Ecology) -> None:
+    "The next world of the schedule, from the next generation on; ValueError where no world follows another"
+    self.controls.change_world()
+
+# %% ../../nbs/07_ecology/08_ecology.ipynb #85051d64
 @patch
 def feedback(self: Ecology, organelle: str, prompt: str, answer: str, up: bool) -> None:
     "Positive or negative human feedback on an answer; it is applied when the next generation begins"
     self.controls.feedback(organelle, prompt, answer, up)
 
+# %% ../../nbs/07_ecology/08_ecology.ipynb #e9142bf2
 @patch
 def tune(self: Ecology) -> None:
     "Pass the values of the knobs to the parts that use them"

@@ -21,6 +21,7 @@ from ..economy.ledger import Ledger
 from ..economy.prices import Season
 from ..host.model import check_room
 from ..organelles.population import Population
+from ..tasks.worlds import World
 
 # %% ../../nbs/07_ecology/06_knobs.ipynb #6451d732
 @dataclass(frozen=True)
@@ -100,8 +101,9 @@ def _check_text(name: str, text) -> None:
 # %% ../../nbs/07_ecology/06_knobs.ipynb #f011916f
 class Controls:
     "The knobs and the human feedback of an ecology: what holds now, and what waits; safe to call from any thread"
-    def __init__(self, config: EcologyConfig, population: Population):
+    def __init__(self, config: EcologyConfig, population: Population, world: World | None = None):
         self.config, self.population = config, population       # the configuration as the knobs stand
+        self.world, self.changing = world or World(config.world, config.families), False    # a change of it waits
         self._winter = 0, 0             # a winter that was called ends here, and from there the calendar counts again
         self._turns, self._verdicts, self._lock = {}, {}, threading.Lock()    # (organelle, prompt, answer) → up
 
@@ -112,6 +114,14 @@ class Controls:
         for name in checked.keys() - {'winter'}: then = _with(then, KNOBS[name].field, checked[name])
         then._agree()       # what each knob allows by itself may not fit a market
         with self._lock: self._turns |= checked
+
+    def change_world(self) -> None:
+        "Request the next world of the schedule for the next generation; ValueError where no world follows another"
+        world = self.config.world
+        if world.static or world.session: raise ValueError(
+            f"expected a world that changes, got {'clients that take turns' if world.session else 'a static one'}; "
+            "begin a run with a schedule, as in the preset worlds")
+        with self._lock: self.changing = True
 
     def feedback(self, organelle: str, prompt: str | tuple[str, ...], # a tuple has solved questions in front
               answer: str, up: bool) -> None:
@@ -185,19 +195,29 @@ def values(self: Controls, generation: int) -> dict[str, float]:
 def apply(self: Controls, generation: int, # the one that begins
          ledger: Ledger) -> Applied:
     "Apply all requests made so far, and book the feedback in the ledger"
-    with self._lock: turns, verdicts, self._turns, self._verdicts = self._turns, _rows(self._verdicts), {}, {}
+    with self._lock:
+        turns, verdicts, self._turns, self._verdicts = self._turns, _rows(self._verdicts), {}, {}
+        changing, self.changing = self.changing, False
     was = self.values(generation)
     for name in turns.keys() - {'winter'}: self.config = _with(self.config, KNOBS[name].field, turns[name])
     if 'winter' in turns: self._call(turns['winter'], generation)
     now = self.values(generation)
     knobs = [dict(generation=generation, knob=k, value=float(now[k]), was=float(was[k])) for k in KNOBS
              if now[k] != was[k]]
+    if changing: knobs.append(self._next_world(generation))
     feedback = [self._booked(verdict, ledger, generation) for verdict in verdicts]
     # The es rule scores fresh answers of perturbed adapters, for which there is no human feedback.
     learn = self.config.plasticity.rule != 'es'
     examples = [Example(_turns(v['prompt']), self._tokens(f['answer']), f['organelle'], f['reward'])
              for v, f in zip(verdicts, feedback) if learn and f['reward']]
     return Applied(knobs, feedback, examples)
+
+@patch
+def _next_world(self: Controls, generation: int) -> dict:
+    "Change the world; the row of it, with the numbers of both worlds"
+    was = self.world.latest(max(generation - 1, 0))
+    self.world.changes += generation,
+    return dict(generation=generation, knob='world', value=float(self.world.latest(generation)), was=float(was))
 
 @patch
 def _booked(self: Controls, verdict: dict, ledger: Ledger, generation: int) -> dict:
@@ -219,8 +239,9 @@ def waiting(self: Controls) -> tuple[dict[str, float], int]:
 @patch
 def state(self: Controls) -> dict:
     "All values and waiting requests, as plain JSON"
-    with self._lock: turns, verdicts = dict(self._turns), _rows(self._verdicts)
-    return {'values': {name: _at(self.config, k.field) for name, k in KNOBS.items() if k.field},
+    with self._lock: turns, verdicts, changing = dict(self._turns), _rows(self._verdicts), self.changing
+    world = {} if self.config.world.static else {'world': {'changes': list(self.world.changes), 'waits': changing}}
+    return world | {'values': {name: _at(self.config, k.field) for name, k in KNOBS.items() if k.field},
             'winter': list(self._winter), 'turns': turns, 'feedback': verdicts}
 
 @patch
@@ -231,3 +252,5 @@ def restore(self: Controls, state: dict) -> None:
     self._winter = tuple(map(int, state['winter']))
     self._verdicts = {(t['organelle'], _turns(t['prompt']), t['answer']): t['up'] for t in state['feedback']}
     self._turns = {name: _checked(name, value) for name, value in state['turns'].items()}
+    world = state.get('world', {'changes': (), 'waits': False})
+    self.world.changes, self.changing = tuple(map(int, world['changes'])), bool(world['waits'])

@@ -122,6 +122,7 @@ class World:
     def __init__(self, config: WorldConfig, families: Iterable[str], seed: int = 0):
         self.config, self.families, self.seed = config, tuple(dict.fromkeys(families)), seed
         config.check(self.families)
+        self.changes: tuple[int, ...] = ()      # generations that began with a change by hand, in order
         self._numbers: list[int] = []                               # the world of each period so far
         order = self._rng('families').permutation(len(self.families))
         following = round(config.consistent * len(self.families))
@@ -139,10 +140,19 @@ class World:
             self._numbers.append(SCHEDULES[c.schedule](k, c.worlds, before, self._rng('schedule', k)))
         return self._numbers[period]
 
+    def clock(self, generation: int) -> int:
+        "The generation of the schedule: a change by hand begins the next period, whatever is left of the last one"
+        ahead = 0
+        for change in self.changes:
+            if change > generation: break
+            before = max(change - 1, 0) + ahead     # where the schedule changes anyway, nothing is skipped
+            ahead = (before // self.config.period + 1) * self.config.period - change
+        return generation + ahead
+
     def period(self, generation: int, place: int = 0) -> int:
         "The period that a question is of: while a world fades in, some are still of the one before"
         c = self.config
-        period, age = divmod(generation, c.period)
+        period, age = divmod(self.clock(generation), c.period)
         if not period or age >= c.fade: return period
         share = (age + 1) / (c.fade + 1)
         return period if self._rng('fade', generation, place).random() < share else period - 1
@@ -153,6 +163,15 @@ class World:
         if c.static: return 0
         if c.session: return int(self._rng('client', generation, place // c.session).integers(c.worlds))
         return self._in_period(self.period(generation, place))
+
+    def latest(self, generation: int) -> int:
+        "The world of a generation's period, whether or not it has faded in"
+        return 0 if self.config.static else self._in_period(self.clock(generation) // self.config.period)
+
+    @property
+    def common(self) -> bool:
+        "Whether all families are in the same world at the same time"
+        return self.config.drift == 1 and not self.config.session and len(self.following) == len(self.families)
 
     def _table(self, number: int) -> np.ndarray:
         "The habit of each family in a world"
@@ -200,12 +219,16 @@ def questions(self: World, asked: Sequence[tuple[Cell, int]], generation: int, #
 def stopped(self: World, number: int) -> 'World':
     "The same, but for ever in this one of its worlds"
     still = World(self.config, self.families, self.seed)
-    still.number = still.period = lambda generation, place=0: number
+    still.number = still.period = still.latest = lambda generation, place=0: number
     return still
 
 @patch
 def band(self: World, generations: int) -> pd.DataFrame:
-    "A row for each stretch of generations in one world: start, end (not included) and world, for a chart"
-    numbers = [self.number(g) for g in range(generations)]
-    starts = [g for g in range(generations) if not g or numbers[g] != numbers[g - 1]]
-    return pd.DataFrame({'start': starts, 'end': [*starts[1:], generations], 'world': [numbers[g] for g in starts]})
+    "A row a stretch of generations: start, end (not included), world, and whether the one before is `mixed` in"
+    c = self.config
+    age = lambda g: self.clock(g) % c.period if self.clock(g) >= c.period else c.period
+    found = [(self.latest(g), not c.static and age(g) < c.fade) for g in range(0 if c.session else generations)]
+    starts = [g for g, what in enumerate(found) if not g or what != found[g - 1]]
+    world, mixed = ([found[g][i] for g in starts] for i in (0, 1))
+    return pd.DataFrame({'start': starts, 'end': [*starts[1:], generations][:len(starts)], 'world': world,
+                         'mixed': mixed})

@@ -19,6 +19,7 @@ from evolora.economy.ledger import Ledger
 from evolora.economy.prices import EconomyConfig, season
 from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
+from evolora.tasks.worlds import WorldConfig
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
 from evolora.organelles.updates import PlasticityConfig
@@ -407,3 +408,74 @@ def test_only_a_conversation_that_ends_with_a_question_can_be_judged(host, promp
     e = Ecology(host, small(feedback=1.))
     with pytest.raises(ValueError) as error: e.feedback('o1', prompt, ANSWER, True)
     assert one_line(error) and e.controls.waiting == ({}, 0)
+
+
+# --- the world
+
+CHANGING = {'cells': ['string.sort:1', 'word.count:1'], 'world': WorldConfig(schedule='recurring', period=3)}
+
+
+@pytest.fixture
+def by_answer(monkeypatch):
+    "What chance decides depends on the answer that is right, and so on the world"
+    def grade(task, text):
+        draws = stream(0, purpose=f'{task.id} {task.answer} {text}').random()
+        return Grade(draws > .1, draws if draws > .1 else 0., draws > .6)
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: grade(task, text))
+
+
+def test_a_hand_changes_the_world_with_the_next_generation_and_the_schedule_goes_on_from_there(host, by_answer):
+    e, straight = Ecology(host, small(**CHANGING)), Ecology(host, small(**CHANGING))
+    for generation in range(6):
+        if generation == 2:
+            e.change_world()
+            e.change_world()                # asked twice before a generation: once
+        assert (story(e.step(), 'knobs') == story(straight.step(), 'knobs')) == (generation < 2)
+    assert [e.world.latest(g) for g in range(9)] == [0, 0, 1, 1, 1, 2, 2, 2, 3]
+    assert [straight.world.latest(g) for g in range(9)] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert not e.controls.changing and e.controls.state()['world'] == {'changes': [2], 'waits': False}
+
+
+def test_a_change_by_hand_is_written_down_and_a_change_of_the_schedule_is_not(host):
+    e, rows = Ecology(host, small(**CHANGING)), []
+    for generation in range(5):
+        if generation in (0, 4): e.change_world()
+        rows += e.step().knobs
+    assert rows == [dict(generation=0, knob='world', value=1., was=0.),
+                    dict(generation=4, knob='world', value=3., was=2.)]
+
+
+def test_a_change_that_waits_or_was_made_is_kept_by_a_checkpoint_bit_for_bit(host, tmp_path, by_answer):
+    lived, config = {}, small(**CHANGING)
+    for name, stops in (('straight', ()), ('resumed', (2, 3, 5))):
+        session = begin_session(tmp_path / name, host, config)
+        for generation in range(7):
+            if generation in (1, 3): session.ecology.change_world()
+            if generation in stops:
+                session.save()
+                session.close()
+                session = resume_session(tmp_path / name, host=host)
+            session.step()
+        session.save()
+        session.close()
+        lived[name] = {t: (tmp_path / name / f'{t}.jsonl').read_bytes() for t in TABLES
+                       if t != 'timings' and (tmp_path / name / f'{t}.jsonl').exists()}
+        assert session.ecology.world.changes == (1, 3)
+    assert lived['straight'] == lived['resumed'] and len(read(tmp_path / 'resumed', 'knobs')) == 2
+
+
+@pytest.mark.parametrize('world,says', [({}, 'got a static one'),
+                                        ({'schedule': 'drawn', 'session': 4}, 'got clients that take turns')])
+def test_a_world_without_a_next_one_is_not_changed(host, world, says):
+    e = Ecology(host, small(**CHANGING | {'world': WorldConfig(**world)}))
+    with pytest.raises(ValueError, match=says) as error: e.change_world()
+    assert one_line(error) and not e.controls.changing
+    assert e.step().knobs == [] and e.world.changes == ()
+
+
+def test_a_static_world_keeps_the_state_that_it_had(host):
+    state = Ecology(host, small()).controls.state()
+    assert set(state) == {'values', 'winter', 'turns', 'feedback'}
+    before = Ecology(host, small(**CHANGING))
+    before.controls.restore(state)          # of a checkpoint from before worlds were changed by hand
+    assert before.world.changes == () and not before.controls.changing

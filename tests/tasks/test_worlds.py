@@ -149,3 +149,37 @@ def _named(name):
     def schedule(period, worlds, before, rng): return 0
     schedule.__name__ = name
     return schedule
+
+
+# --- changes by hand
+
+def test_a_change_by_hand_begins_a_period_and_skips_none():
+    w = world(schedule='recurring', period=4)
+    w.changes = 2, 3, 7, 20
+    numbers = [w.number(g) for g in range(28)]
+    plain = [world(schedule='recurring', period=4).number(g) for g in range(28)]
+    assert numbers[:12] == [0, 0, 1, 2, 2, 2, 2, 3, 3, 3, 3, 0] and numbers[:2] == plain[:2]
+    lengths = [int(s.end - s.start) for s in w.band(27).itertuples()]
+    assert lengths == [2, 1, 4, 4, 4, 4, 1, 4, 3]               # 20 came in the middle of a period
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(0, 60), max_size=6, unique=True).map(sorted), st.integers(1, 7),
+       st.sampled_from(['recurring', 'drawn', 'skewed', 'new']))
+def test_after_each_change_by_hand_another_world_holds_than_before(changes, period, schedule):
+    w = world(schedule=schedule, period=period)
+    w.changes = tuple(changes)
+    periods = [w.period(g) for g in range(64)]
+    assert all(b - a in (0, 1) for a, b in zip(periods, periods[1:]))
+    assert all(periods[g] == periods[g - 1] + 1 and w.number(g) != w.number(g - 1) for g in changes if g)
+    assert periods[0] == (0 in changes)
+
+
+def test_the_band_says_when_a_world_fades_in_and_nothing_where_clients_take_turns():
+    fades = world(schedule='recurring', period=5, fade=2)
+    assert fades.band(10).values.tolist() == [[0, 5, 0, False], [5, 7, 1, True], [7, 10, 1, False]]
+    assert not len(world(schedule='recurring', session=4).band(10)) and fades.stopped(2).band(10)['world'].eq(2).all()
+    common = [world(**how).common for how in ({'schedule': 'drawn'}, {'schedule': 'drawn', 'consistent': .5},
+                                              {'schedule': 'drawn', 'drift': .5},
+                                              {'schedule': 'drawn', 'session': 3})]
+    assert common == [True, False, False, False]
