@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['READING', 'NO_MEASURE', 'RunData', 'load', 'gather', 'rate_bounds', 'tally', 'pool', 'cell_history', 'summary',
-           'cell_table', 'organelle_table', 'lineage_order', 'lineage', 'balances', 'flow_table', 'energy_table',
-           'age_table', 'sentence', 'gate_table', 'uplift_interval', 'attempt_table', 'markdown_table']
+           'cell_table', 'organelle_table', 'lineage_order', 'lineage', 'balances', 'dormant_table', 'world_counts',
+           'world_rates', 'world_table', 'flow_table', 'energy_table', 'age_table', 'sentence', 'gate_table',
+           'uplift_interval', 'attempt_table', 'markdown_table']
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #db009696
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from ..ecology.run_folder import TABLES, Run, frame
 from ..economy.ledger import ACCOUNTS
 from ..tasks.families import Cell
 from ..tasks.task_sets import chance
+from ..tasks.worlds import World, WorldConfig
 from ..utils.statistics import wilson
 from ..utils.text import escape
 
@@ -41,6 +44,8 @@ class RunData:
     knobs: pd.DataFrame
     feedback: pd.DataFrame
     timings: pd.DataFrame
+    world: World | None = None      # which answer was right when, where that changed
+    asleep: float | None = None     # share of the stakes below which an organelle is dormant, where there is a market
 
     def __repr__(self) -> str: return f"RunData({self.name!r}, {len(self.generations)} generations)"
 
@@ -49,8 +54,8 @@ class RunData:
         return '\n'.join([f'| run | {escape(self.name)} |', '|---|---|'] + [
             f'| {escape(key)} | {escape(value)} |' for key, value in rows.items()])
 
-def _data(name: str, about: dict, folder: Path | None, tables: dict[str, pd.DataFrame]) -> RunData:
-    if len(tables['generations']): return RunData(name, about, folder, **tables)
+def _data(name: str, about: dict, folder: Path | None, tables: dict[str, pd.DataFrame], **more) -> RunData:
+    if len(tables['generations']): return RunData(name, about, folder, **tables, **more)
     raise ValueError(f"expected a run with at least one generation, got {folder or name} with none; let it run first")
 
 # Numbers that were not measured are NaN; of the rest, only these may be missing.
@@ -65,6 +70,15 @@ def _check(folder: Path, table: str, frame: pd.DataFrame) -> None:
             raise ValueError(f"{folder / table}.jsonl: expected {name} in every row, got "
                              f"{'none' if wrong else 'others'} in one; restore the file from a copy")
 
+def _world_of(run: Run, knobs: pd.DataFrame) -> World | None:
+    "The world of a run, as configuration and seed have it and as it was changed by hand; None if it never changes"
+    if 'world' not in run.config: return None
+    try: world = World(WorldConfig(**run.config['world']), [Cell.parse(c).family for c in run.config['cells']], run.seed)
+    except ValueError as error:         # a family or a schedule of somebody's own
+        return warnings.warn(f"{run.folder}: its world is left out: {' '.join(str(error).split())}", stacklevel=3)
+    world.changes = tuple(knobs.loc[knobs['knob'] == 'world', 'generation'].tolist())
+    return world
+
 def load(folder) -> RunData:
     "All tables of the run in a folder; ValueError if it is no run, was edited, or if no generation has ended yet"
     from evolora.ecology.sessions import check_unedited      # brings torch
@@ -73,16 +87,19 @@ def load(folder) -> RunData:
              'configuration': run.hashes['config'][:12]}
     tables = {table: run.read(table) for table in TABLES}
     for table, rows in tables.items(): _check(run.folder, table, rows)
-    return _data(run.folder.resolve().name, about, run.folder, tables)
+    return _data(run.folder.resolve().name, about, run.folder, tables, world=_world_of(run, tables['knobs']),
+                 asleep=(run.config.get('market') or {}).get('asleep'))
 
-def gather(records: Iterable[Generation], *, name: str = 'live', about: dict | None = None) -> RunData:
+def gather(records: Iterable[Generation], *, name: str = 'live', about: dict | None = None,
+           world: World | None = None, asleep: float | None = None) -> RunData: # of its ecology, as in `RunData`
     "The same tables from records in memory; those that have let their tables go give their numbers only"
     rows = {table: [] for table in TABLES}
     for record in records:
         whole = record.episodes is not None
         found = record.tables if whole else {'generations': [record.row], 'timings': [record.timing]}
         for table, new in found.items(): rows[table] += new
-    return _data(name, about or {}, None, {table: frame(table, rows[table]) for table in TABLES})
+    return _data(name, about or {}, None, {table: frame(table, rows[table]) for table in TABLES},
+                 world=None if world is None or world.config.static else world, asleep=asleep)
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #0975f168
 def rate_bounds(right: pd.Series, question: pd.Series, by: list[pd.Series]) -> pd.DataFrame:
@@ -254,6 +271,45 @@ def balances(data: RunData) -> pd.DataFrame:
     table = pd.DataFrame({'generation': played[at], 'organelle': last['organelle'].to_numpy().repeat(lasted),
                           'energy': last['balance'].to_numpy().repeat(lasted)})
     return table.dropna().sort_values(['generation', 'organelle'], kind='stable', ignore_index=True)
+
+# %% ../../nbs/10_analysis/01_tables.ipynb #199bc9ed
+def dormant_table(data: RunData) -> pd.DataFrame:
+    "A row for each time an organelle was dormant, with few stakes and no answer: organelle, start, end (not included)"
+    if data.asleep is None: return pd.DataFrame({'organelle': [], 'start': [], 'end': []})
+    held, at, played = balances(data), ['generation', 'organelle'], np.unique(data.generations['generation'])
+    answered = pd.MultiIndex.from_frame(held[at]).isin(pd.MultiIndex.from_frame(data.episodes[at]))
+    held = held[(held['energy'] < data.asleep) & ~answered].sort_values(['organelle', 'generation'])
+    gap = pd.Series(np.searchsorted(played, held['generation']), held.index).diff() != 1
+    new = (gap | (held['organelle'] != held['organelle'].shift())).cumsum()
+    table = held.groupby(new).agg(organelle=('organelle', 'first'), start=('generation', 'min'),
+                                  end=('generation', 'max'))
+    return table.assign(end=table['end'] + 1).reset_index(drop=True)
+
+# %% ../../nbs/10_analysis/01_tables.ipynb #5db1f44c
+def world_counts(world: World, episodes: pd.DataFrame) -> pd.DataFrame:
+    "By organelle and world: right answers, answers, questions, and the latest generation; mixed generations left out"
+    last = int(episodes['generation'].max()) + 1 if len(episodes) else 0
+    known = {g: s.world for s in world.band(last).itertuples() if not s.mixed for g in range(s.start, s.end)}
+    name = lambda g, f: f'world {known[g]}' if world.common else f"{f}: {world.habit(f, g) or 'the usual one'}"
+    rows = episodes[episodes['generation'].isin(known)]
+    rows = rows.assign(where=[name(g, f) for g, f in zip(rows['generation'], rows['family'])])
+    by = ['organelle', 'where', 'generation', 'family', 'depth', 'task']
+    each = rows.groupby(by, sort=False)['success'].agg(['sum', 'size']).astype(int).reset_index('generation')
+    return each.groupby(by[:2], sort=False).agg(correct=('sum', 'sum'), answers=('size', 'sum'),
+                                                questions=('size', 'size'), latest=('generation', 'max'))
+
+def world_rates(counts: pd.DataFrame) -> pd.DataFrame: # as `world_counts` has them
+    "Shares of right answers with 95 % intervals, in which a question counts once, however often it was answered"
+    share = counts['correct'] / counts['answers']
+    low, high = wilson(share * counts['questions'], counts['questions'])
+    table = counts[['answers', 'questions', 'latest']].assign(right=share, low=low, high=high)
+    return table.sort_index(key=lambda keys: keys.map(lambda key: (len(key), key)))[
+        ['right', 'low', 'high', 'answers', 'questions', 'latest']]
+
+def world_table(data: RunData) -> pd.DataFrame:
+    "How often each organelle was right in each world while it answered there; no rows where no world changes"
+    world, rows = (data.world, data.episodes) if data.world else (World(WorldConfig(), ()), data.episodes[:0])
+    return world_rates(world_counts(world, rows))
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #e3d23ee5
 def flow_table(data: RunData) -> pd.DataFrame:
