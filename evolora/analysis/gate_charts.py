@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from .tables import RunData, attempt_table, sentence
-from .theme import (BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, VERMILION, binned, nothing, over_time,
+from .theme import (BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, VERMILION, binned, in_world, nothing, over_time,
                                     per, rounded, step_for)
 from ..assimilation.gates import EVENTS, GATES, gate_label
 
 # %% ../../nbs/10_analysis/03_gate_charts.ipynb #75d3e5c9
 _WAY = [*GATES, 'ready', *EVENTS]
 
+@in_world
 def chart_gates(data: RunData) -> alt.Chart:
     "Share of the turns that ended at each gate, over the generations; gates from top to bottom in the order met"
     step, rows, title = step_for(data, 60), data.generations, 'Share of turns that end at each gate'

@@ -20,9 +20,9 @@ from scipy.special import stdtrit
 
 from .gate_charts import chart_attempts, chart_gates, chart_turns
 from .run_comparison import kinds
-from .tables import (RunData, age_table, balances, cell_history, flow_table, lineage_order, organelle_table,
-                                     pool, summary)
-from .theme import (BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PALE, VERMILION, bare_axis, binned, bundle,
+from .tables import (RunData, age_table, balances, cell_history, dormant_table, flow_table, lineage_order,
+                                     organelle_table, pool, summary)
+from .theme import (BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PALE, VERMILION, bare_axis, binned, bundle, in_world,
                                     lacks, nothing, one_of, over_time, per, png_of, rounded, sampled, save_chart,
                                     setup, step_for)
 
@@ -101,6 +101,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
         description=f'{name}, mean of {len(runs)} runs{" by configuration" if many else ""}: {text}')
 
 # %% ../../nbs/10_analysis/05_run_charts.ipynb #258aa8da
+@in_world
 def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Share of right answers in each generation with its 95 % interval, and the trend; of several runs their mean"
     runs, title = _runs(data), 'accuracy (share of right answers)'
@@ -120,6 +121,7 @@ def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt
     ).properties(title=alt.Title('Accuracy by generation', subtitle=subtitle),
                  description=f"Accuracy: {_from_to(runs[0], 'accuracy', '.0%')}")
 
+@in_world
 def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Revenue over cost of each generation, and the trend; of several runs their mean"
     runs, title = _runs(data), 'ROI (revenue / cost)'
@@ -156,6 +158,7 @@ def _each(data: RunData) -> tuple[alt.LayerChart, int]:
             y='energy:Q', detail='organelle:N', tooltip=tips),
         middle.mark_line(strokeWidth=3, color=ORANGE, point=point).encode(y='median:Q')), step
 
+@in_world
 def chart_energy(data: RunData) -> alt.VConcatChart:
     "Each organelle's energy, the middle of the population, and the total"
     step = step_for(data, 250)
@@ -204,6 +207,7 @@ def believed(data: RunData) -> bool:
     "Whether organelles hold stakes in a market, by which it is decided who answers"
     return bool((data.ledger['account'] == 'stakes').any())
 
+@in_world
 def chart_beliefs(data: RunData) -> alt.Chart:
     "Whose answers were believed: the share of all stakes that each organelle held"
     title, (table, step) = 'Who is believed', (balances(data), step_for(data, 250))
@@ -226,6 +230,7 @@ def chart_beliefs(data: RunData) -> alt.Chart:
                             description=f"Stakes: in the end {last.idxmax()} holds {last.max():.0%}, of {len(peak)} "
                                         "organelles that ever held any")
 
+@in_world
 def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
     "Energy that came in and went out per generation, by reason, and the stock that it must add up to"
     title = 'Energy in and out per generation'
@@ -251,6 +256,7 @@ def chart_flows(data: RunData) -> alt.VConcatChart | alt.Chart:
         description=f"Energy in and out: the largest flow is {order[0]}; in {signs['in']:.0f}, out {-signs['out']:.0f}")
 
 # %% ../../nbs/10_analysis/05_run_charts.ipynb #080a6a91
+@in_world
 def chart_population(data: RunData) -> alt.LayerChart:
     "How many organelles are alive, with births upwards and deaths downwards"
     step = step_for(data, 125)
@@ -272,6 +278,7 @@ def chart_population(data: RunData) -> alt.LayerChart:
     return alt.layer(bars, alive).properties(title=alt.Title('Organelles alive, births and deaths', subtitle=subtitle),
                                              description=f"Alive: {_from_to(data, 'alive', '.1f')}; {sums}")
 
+@in_world
 def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
     "How old the living are: the middle half, the median and the oldest"
     ages, step = age_table(data).reset_index(), step_for(data, 250)
@@ -289,6 +296,7 @@ def chart_ages(data: RunData) -> alt.LayerChart | alt.Chart:
         description=f"Ages at the end: median {last['median']:.0f}, oldest {last['oldest']:.0f} generations")
 
 # %% ../../nbs/10_analysis/05_run_charts.ipynb #21e78a9a
+@in_world
 def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     "A bar for each life from birth to death, coloured by accuracy; families stand together"
     table, title = organelle_table(data), 'Life span and accuracy of each organelle'
@@ -305,7 +313,9 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
     shown = shown.assign(start=shown['born'] - .5, end=shown['died'].astype(float).fillna(last) + .5,
                          parent=[text.split(' + ')[0] for text in shown['parents']],
                          fate=np.where(shown['died'].notna(), 'died', 'alive'))
-    y = alt.Y('organelle:N', title='organelle, children below their parent', scale=alt.Scale(domain=order))
+    market = believed(data)         # where few are born of others, and some are never asked
+    y = alt.Y('organelle:N', title='organelle' + ', children below their parent' * (not market),
+              scale=alt.Scale(domain=order))
     top = float(np.nanmax([.1, *shown['accuracy']]))
     color = alt.Color('accuracy:Q', title='accuracy (share)', scale=alt.Scale(domain=[0, top], scheme='cividis'),
                       legend=alt.Legend(format='%', gradientLength=110))
@@ -314,12 +324,20 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
             alt.Tooltip('accuracy:Q', format='.0%')]
     lives = alt.Chart(rounded(shown[['organelle', 'operator', 'parents', 'parent', 'reason', 'born', 'died',
                                               'episodes', 'accuracy', 'start', 'end', 'fate']])).encode(y=y)
-    subtitle = 'one bar per life; a thin line leads from the first parent' + note
+    subtitle, rest = 'one bar per life; a thin line leads from the first parent' + note, dormant_table(data)
+    rest = rest[rest['organelle'].isin(order) & (rest['end'] > data.generations['generation'].min())]
+    rest = rest.assign(start=rest['start'] - .5, end=rest['end'] - .5)
+    hollow = [alt.Chart(rest).mark_bar(height=3, color='white').encode(
+        x=over_time(data, 'start'), x2='end:Q', y=y, tooltip=['organelle:N', 'start:Q', 'end:Q'])] if len(rest) else []
+    if hollow: subtitle += f'; hollow: dormant, below {data.asleep:.0%} of the stakes and without an answer'
     return alt.layer(
         lives.transform_filter(alt.FieldOneOfPredicate('parent', order)).mark_rule(strokeWidth=.8, color='#999').encode(
             x=over_time(data, 'start'), y2='parent:N'),
+        *[lives.transform_filter('datum.episodes == 0').mark_bar(height=7, color='#cccccc').encode(
+            x=over_time(data, 'start'), x2='end:Q', tooltip=tips[:5])] * market,
         lives.mark_bar(height=7).encode(x=over_time(data, 'start'), x2='end:Q', tooltip=tips, color=alt.condition(
             'isValid(datum.accuracy)', color, alt.value('#cccccc'))),
+        *hollow,
         lives.mark_point(size=45, filled=True, color='black', opacity=1).encode(
             x=over_time(data, 'end'), shape=alt.Shape('fate:N', title='at the end', scale=fates)),
     ).properties(height=alt.Step(13), title=alt.Title(title, subtitle=subtitle),
@@ -361,6 +379,7 @@ def _best_and_worst(table: pd.DataFrame) -> str:
     if not len(rate): return 'no episodes'
     return f'best {rate.idxmax()} with {rate.max():.0%}, worst {rate.idxmin()} with {rate.min():.0%}'
 
+@in_world
 def chart_cells(data: RunData, value: str = 'accuracy') -> alt.Chart:
     "The accuracy, price or learning_progress of every cell over the generations"
     if value not in _SEEN: raise ValueError(f"value expected one of {', '.join(_SEEN)}, got {value!r}; choose one")
@@ -371,6 +390,7 @@ def chart_cells(data: RunData, value: str = 'accuracy') -> alt.Chart:
         title=alt.Title(title, subtitle=subtitle),
         description=f"{_SEEN[value][0]} of {table['cell'].nunique()} cells: {_best_and_worst(table)}")
 
+@in_world
 def chart_curriculum(data: RunData) -> alt.HConcatChart | alt.Chart:
     "Success, price and learning progress of every cell, side by side"
     (table, step), title = _cells(data, 30), 'Accuracy, price and learning progress of each cell'
@@ -390,10 +410,10 @@ class Entry(NamedTuple):
     def __call__(self, data: RunData, **how) -> alt.TopLevelMixin: return self.draw(data, **how)
 
 def charts_of(data: RunData) -> dict[str, Entry]:
-    "The charts of a run: where there is a market, who is believed, in place of what came in and went out"
+    "The charts of a run: where there is a market, who is believed, in place of energy and its flows"
     if not believed(data): return dict(CHARTS)
-    return {name: entry for name, entry in CHARTS.items() if name != 'flows'} | {
-        'beliefs': Entry('energy', chart_beliefs)}
+    return {'beliefs' if name == 'energy' else name: Entry('stakes', chart_beliefs) if name == 'energy' else entry
+            for name, entry in CHARTS.items() if name != 'flows'}
 
 CHARTS = {'accuracy': Entry('learning', chart_accuracy), 'roi': Entry('learning', chart_roi),
           'curriculum': Entry('learning', chart_curriculum), 'energy': Entry('energy', chart_energy),

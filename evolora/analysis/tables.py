@@ -73,7 +73,8 @@ def _check(folder: Path, table: str, frame: pd.DataFrame) -> None:
 def _world_of(run: Run, knobs: pd.DataFrame) -> World | None:
     "The world of a run, as configuration and seed have it and as it was changed by hand; None if it never changes"
     if 'world' not in run.config: return None
-    try: world = World(WorldConfig(**run.config['world']), [Cell.parse(c).family for c in run.config['cells']], run.seed)
+    families = [name.rpartition(':')[0] for name in run.config['cells']]
+    try: world = World(WorldConfig(**run.config['world']), families, run.seed)
     except ValueError as error:         # a family or a schedule of somebody's own
         return warnings.warn(f"{run.folder}: its world is left out: {' '.join(str(error).split())}", stacklevel=3)
     world.changes = tuple(knobs.loc[knobs['knob'] == 'world', 'generation'].tolist())

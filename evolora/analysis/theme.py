@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['OKABE_ITO', 'BLUE', 'ORANGE', 'GREEN', 'VERMILION', 'PURPLE', 'GREY', 'PALE', 'over_time', 'bare_axis', 'step_for',
-           'binned', 'per', 'one_of', 'sampled', 'rounded', 'nothing', 'lacks', 'png_of', 'bundle', 'setup',
-           'save_chart']
+           'binned', 'per', 'one_of', 'sampled', 'rounded', 'nothing', 'stretches', 'world_layers', 'beneath',
+           'in_world', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
 
 # %% ../../nbs/10_analysis/02_theme.ipynb #413b1d65
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from pathlib import Path
 
 import altair as alt
@@ -19,6 +20,7 @@ import vl_convert
 from PIL import Image
 
 from .tables import RunData
+from ..tasks.worlds import World
 from ..utils.files import write_whole
 
 # %% ../../nbs/10_analysis/02_theme.ipynb #5e728a7a
@@ -76,6 +78,93 @@ def nothing(title: str, why: str) -> alt.Chart:
     return alt.Chart(pd.DataFrame({'why': [why]}), height=40).mark_text(
         align='left', fontSize=13, color=GREY).encode(x=alt.value(0), text='why:N').properties(
         title=alt.Title(title, subtitle='nothing to draw'), description=f'{title}: {why}')
+
+# %% ../../nbs/10_analysis/02_theme.ipynb #4af9c6f9
+# Tol's light scheme, and how many stretches can be told apart.
+_TINTS, _MOST = ['#77AADD', '#EE8866', '#EEDD88', '#FFAABB', '#99DDFF', '#44BB99', '#BBCC33', '#AAAA00'], 120
+
+def stretches(world: World | None, begin: float, end: float, # on the axis of generations
+              width: float) -> tuple[list[dict], str]: # in pixels
+    "A row for each stretch of a world, as `world_layers` draws them, and what to say of them; of a static one neither"
+    if world is None or world.config.static: return [], ''
+    band = world.band(int(end + .5)).query('end - .5 > @begin')
+    if world.config.session: return [], 'clients of several worlds take turns in each generation'
+    if len(band) > _MOST: return [], f'the world changes {len(band) - 1} times, too often to draw'
+    rows, few = [], band['world'].max() < len(_TINTS)
+    for i, s in enumerate(band.itertuples()):
+        left, right = max(s.start - .5, begin), min(s.end - .5, end)
+        fits = world.common and not s.mixed and (right - left) / (end - begin) * width > 7 * len(str(s.world)) + 4
+        fill = (_TINTS[s.world] if few else '#b0b0b0' if i % 2 else '#dcdcdc') if world.common else None
+        rows.append(dict(start=left, end=right, middle=(left + right) / 2, world=s.world, first=s.start, last=s.end - 1,
+                         label=str(s.world) if fits else '', fill=fill, strip=.45 if s.mixed else 1., change=i > 0,
+                         hand=s.start in world.changes and (not s.start or world.latest(s.start - 1) != s.world)))
+    return rows, 'world' if world.common else 'dashed: the world changes, but not for all families alike'
+
+def world_layers(data, x: alt.X, note: str) -> list[alt.Chart]: # `stretches`, as a table or by name
+    "What lies beneath a chart, or above its plot"
+    def at(name: str) -> alt.X:
+        place = x.copy(deep=False)
+        place['shorthand'] = f'{name}:Q'
+        return place
+    base, fill = alt.Chart(data).encode(x=at('start')), alt.Fill('fill:N', scale=None, legend=None)
+    tips = [alt.Tooltip('world:N'), alt.Tooltip('first:Q', title='from generation'), alt.Tooltip('last:Q', title='to')]
+    words = alt.Chart(alt.InlineData([{'note': note}])).mark_text(fontSize=10, color=GREY, baseline='middle')
+    marked = base.transform_filter('datum.hand').mark_point(shape='triangle-down', size=28, filled=True, opacity=1,
+                                                            color='black')
+    if note != 'world': return [
+        base.transform_filter('datum.change').mark_rule(strokeDash=[3, 3], color=GREY, opacity=.7).encode(
+            y=alt.value(-5), y2=alt.value('height')),
+        marked.encode(y=alt.value(-8)),
+        words.mark_text(align='left').encode(x=alt.value(0), y=alt.value(-16), text='note:N')]
+    return [base.mark_rect(opacity=.2).encode(x2='end:Q', fill=fill),
+            base.mark_rect(stroke='white', strokeWidth=.5).encode(
+                x2='end:Q', y=alt.value(-16), y2=alt.value(-5), fill=fill, tooltip=tips,
+                fillOpacity=alt.FillOpacity('strip:Q', scale=None, legend=None)),
+            alt.Chart(data).mark_text(fontSize=9, color='#222', baseline='middle').encode(
+                x=at('middle'), y=alt.value(-10.5), text='label:N', tooltip=tips),
+            marked.encode(y=alt.value(-19)),
+            words.mark_text(align='right').encode(x=alt.value(-6), y=alt.value(-10.5), text='note:N')]
+
+# %% ../../nbs/10_analysis/02_theme.ipynb #8a2f6427
+def _axis_of(panel) -> alt.X | None:
+    "The axis of generations of a panel; none in one that has another"
+    for part in (panel, *getattr(panel, 'layer', ())):
+        x = part.encoding.x if getattr(part, 'encoding', alt.Undefined) is not alt.Undefined else None
+        if isinstance(x, alt.X): return x
+        if part is not panel and (x := _axis_of(part)): return x
+
+def beneath(chart: alt.TopLevelMixin, world: World | None) -> alt.TopLevelMixin:
+    "The same chart with its world beneath; the chart itself where that never changes, or nothing is drawn over time"
+    if world is None or world.config.static: return chart
+    for side in ('vconcat', 'hconcat'):
+        if panels := getattr(chart, side, None):
+            chart = chart.copy(deep=False)
+            chart[side] = [beneath(panel, world) for panel in panels]
+            return chart
+    if (x := _axis_of(chart)) is None: return chart
+    width = chart.width if isinstance(chart.width, (int, float)) else 560
+    rows, note = stretches(world, *x['scale']['domain'], width)
+    layers = world_layers(pd.DataFrame(rows), x, note) if rows else world_layers(None, x, note)[-1:]
+    if isinstance(chart, alt.LayerChart): drawn = chart.copy(deep=False)
+    else:
+        one, drawn = chart.copy(deep=False), alt.LayerChart()
+        for name in ('title', 'description', 'width', 'height', 'view'):
+            one[name], drawn[name] = alt.Undefined, chart[name]
+        drawn.layer = [one]
+    drawn.layer = [*layers, *drawn.layer]
+    return drawn
+
+def in_world(draw: Callable) -> Callable:
+    "Make a function that draws one run, or several, draw the world beneath; of several only if they share it"
+    @wraps(draw)
+    def drawn(data: RunData | Iterable[RunData], *more, **how):
+        runs = [data] if isinstance(data, RunData) else [*data]
+        last = max((int(run.generations['generation'].max()) + 1 for run in runs), default=0)
+        band = lambda world: world and (world.common, world.changes, world.band(last).values.tolist())
+        known = [band(run.world) for run in runs]
+        world = runs[0].world if runs and all(b == known[0] for b in known) else None
+        return beneath(draw(data if isinstance(data, RunData) else runs, *more, **how), world)
+    return drawn
 
 # %% ../../nbs/10_analysis/02_theme.ipynb #1bfd6481
 # What is its own unit.

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from ..analysis.tables import RunData, sentence
+from ..analysis.tables import RunData, balances, sentence, world_counts, world_rates
 from ..ecology.ecology import Ecology
 from ..ecology.variation import JUDGED_BY, competence
 from ..economy.ledger import ACCOUNTS
+from ..tasks.worlds import World
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #7db0d2c2
 def shown(text, most: int = 400) -> str:
@@ -60,6 +61,10 @@ class View:
     ledger: list[dict]              # rows of the latest generation
     books: Mapping[str, Mapping[str, float]] = field(default_factory=dict)      # energy by organelle and account
     since: int = 0                  # the first generation in these books
+    world: World | None = None      # where it changes
+    known: pd.DataFrame | None = None           # what each organelle did in each world: `world_rates`
+    stakes: pd.DataFrame | None = None          # of a market: generation, organelle, energy (the share that it held)
+    beliefs: pd.DataFrame | None = None         # how much each organelle is believed now: family × organelle
 
     @property
     def generation(self) -> int:
@@ -84,9 +89,24 @@ def _living(table: pd.DataFrame, niches: Iterable[str], now: int) -> pd.DataFram
     names = {'operator': 'made by', 'success': 'right'}
     return table.assign(**columns).rename(columns=names)[_SHOWN].rename_axis('organelle')
 
+def _believed(alive: pd.DataFrame, asleep: float, answered: Iterable[str]) -> pd.DataFrame: # in the latest generation
+    "The living of a market: their stakes in place of energy, and who is dormant; the most believed first"
+    state = np.where((alive['energy'] < asleep) & ~alive.index.isin([*answered]), 'dormant', 'awake')
+    alive = alive.rename(columns={'energy': 'stakes'})
+    alive.insert(list(alive).index('stakes') + 1, 'state', state)
+    return alive.sort_values('stakes', ascending=False, kind='stable')
+
+def _knowing(alive: pd.DataFrame, known: pd.DataFrame | None) -> pd.DataFrame:
+    "The living, each with the world that it is known to know best: the one with the highest lower bound"
+    if known is None: return alive
+    best = known.sort_values('low', ascending=False, kind='stable').reset_index('where').groupby(level=0).first()
+    words = {id: f"{row['where']} ({row['right']:.0%} of {row['answers']:,} answers)" for id, row in best.iterrows()}
+    return alive.assign(**{'knows best': [words.get(id) for id in alive.index]})
+
 def look(ecology: Ecology, *, name: str = 'in memory', births: Mapping[str, dict] | None = None,
-         books: Mapping[str, Mapping[str, float]] | None = None, since: int = 0) -> View:
-    "What there is to see of an ecology between two generations; births and books, where the caller has kept them"
+         books: Mapping[str, Mapping[str, float]] | None = None, since: int = 0, counts: pd.DataFrame | None = None,
+         stakes: pd.DataFrame | None = None) -> View:
+    "What there is to see of an ecology between two generations; the rest, where the caller has kept it"
     population, history = ecology.population, ecology.history
     own = {o.id: dict(organelle=o.id, generation=o.born, parents=list(o.parents), operator=o.operator, rank=o.rank,
                       traits=o.traits.model_dump()) for o in population}
@@ -94,9 +114,14 @@ def look(ecology: Ecology, *, name: str = 'in memory', births: Mapping[str, dict
     alive = _living(ranking, [population[id].traits.niche for id in ranking.index], ecology.generation)
     decisions = [dict(organelle=d.organelle, partners=d.partners, gate=d.gate, final=d.final, sentence=str(d))
                 for d in (last.decisions if last else None) or ()]
-    about = {'host': ecology.host.id, 'seed': ecology.seed}
-    return View(name, about, [g.row for g in history], alive, {**(births or {}), **own}, decisions,
-                list(last.ledger or ()) if last else [], {id: dict(own) for id, own in (books or {}).items()}, since)
+    about, world = {'host': ecology.host.id, 'seed': ecology.seed}, ecology.world
+    if market := ecology.serving and ecology.ledger:
+        alive = _believed(alive, market.config.asleep, {e['organelle'] for e in (last.episodes if last else None) or ()})
+    known = None if counts is None else world_rates(counts)
+    return View(name, about, [g.row for g in history], _knowing(alive, known), {**(births or {}), **own}, decisions,
+                list(last.ledger or ()) if last else [], {id: dict(own) for id, own in (books or {}).items()}, since,
+                None if world.config.static else world, known,
+                stakes if market else None, market.table() if market else None)
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #ec08e581
 def _latest(table: pd.DataFrame, now: int) -> list[dict]: return table[table['generation'] == now].to_dict('records')
@@ -119,8 +144,13 @@ def look_at(data: RunData, *, memory: int = 10) -> View: # generations that comp
     rows = data.generations.astype(object).where(data.generations.notna(), None).to_dict('records')
     books = {}
     add_up(books, data.ledger[data.ledger['organelle'].isin(table.index)].to_dict('records'))
-    return View(data.name, data.about, rows, _living(table, niches, now + 1), {r['organelle']: r for r in
-                births.to_dict('records')}, decisions, _latest(data.ledger, now), books)
+    alive, market, world = _living(table, niches, now + 1), data.asleep is not None, data.world
+    answered = data.episodes.loc[data.episodes['generation'] == now, 'organelle'].unique()
+    known = world_rates(world_counts(world, data.episodes)) if world else None
+    alive = _knowing(_believed(alive, data.asleep, answered) if market else alive, known)
+    births = {r['organelle']: r for r in births.to_dict('records')}
+    return View(data.name, data.about, rows, alive, births, decisions, _latest(data.ledger, now), books, 0, world,
+                known, balances(data) if market else None)
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #286ac296
 def ancestry(view: View, organelle: str, most: int = 12) -> list[str]:
@@ -141,6 +171,24 @@ def _facts(facts: Mapping) -> str:
     return '<dl>' + ''.join(f'<div><dt>{shown(k)}</dt>{_cell(v).replace("td", "dd")}</div>' for k, v in facts.items()
                             ) + '</dl>'
 
+def _worlds_html(view: View, organelle: str) -> str:
+    "Which worlds an organelle knows, as far as its own answers tell"
+    if view.world is None: return ''
+    if view.known is None or organelle not in view.known.index: return (
+        '<h4>Worlds that it knows</h4><p class="quiet">not known: no answer of it is kept that was given in one world'
+        '</p>')
+    table = view.known.loc[organelle].rename_axis('' if view.world.common else 'family: convention')
+    born = view.births[organelle]['generation']
+    return (f'<h4>Worlds that it knows</h4>{table_html(table)}<p class="quiet">Its answers in play '
+            f'{f"since generation {view.since}" if born < view.since else "over its life"}: the share that was right, '
+            'with a 95 % interval (Wilson, a question counted once), of so many sampled answers to so many questions, and '
+            'the latest generation in which it answered there. It also counts what it answered before it had learned; '
+            'where a world is missing it was not asked.</p>')
+
+def _beliefs_html(view: View, organelle: str) -> str:
+    if view.beliefs is None or organelle not in view.beliefs: return ''
+    return f'<h4>Believed now, by family</h4>{_facts(view.beliefs[organelle].to_dict())}'
+
 def organelle_html(view: View, organelle: str) -> str:
     "Traits, life, lineage, gates and ledger of an organelle; ValueError for one that is not alive"
     if organelle not in view.alive.index:
@@ -150,13 +198,15 @@ def organelle_html(view: View, organelle: str) -> str:
     latest = pd.DataFrame([{k: row[k] for k in ('account', 'reason', 'amount', 'balance')} for row in view.ledger
                            if row['organelle'] == organelle])
     latest = latest.set_index('account') if len(latest) else latest
+    own = f'{_worlds_html(view, organelle)}{_beliefs_html(view, organelle)}'
     traits = {k: v for k, v in (view.births[organelle]['traits'] or {}).items() if k != 'niche'}
+    held = 'Energy' if view.stakes is None else 'Stakes'
     when = f'since generation {view.since}' if view.births[organelle]['generation'] < view.since else 'over its life'
-    return (f'<h4>Life</h4>{_facts(view.alive.loc[organelle].to_dict())}<h4>Traits</h4>{_facts(traits)}'
+    return (f'<h4>Life</h4>{_facts(view.alive.loc[organelle].to_dict())}{own}<h4>Traits</h4>{_facts(traits)}'
             f'<h4>Lineage</h4><p>{" ← ".join(map(shown, ancestry(view, organelle)))}</p>'
             f'<h4>Why it was merged or not</h4><ul>{met}</ul>'
-            f'<h4>Energy {when}</h4>{_facts(view.books.get(organelle, {}))}'
-            f'<h4>Energy in the latest generation</h4>{table_html(latest, most=12, empty="nothing was booked")}')
+            f'<h4>{held} {when}</h4>{_facts(view.books.get(organelle, {}))}'
+            f'<h4>{held} in the latest generation</h4>{table_html(latest, most=12, empty="nothing was booked")}')
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #c9aeed99
 def gates_html(view: View) -> str:

@@ -186,6 +186,12 @@ def turn(self: Lab, **values: float) -> None:
     self.show_waiting()
 
 @patch
+def change_world(self: Lab) -> None:
+    "The next world of the schedule, from the next generation on; ValueError where no world follows another"
+    self._ours().change_world()
+    self.show_waiting()
+
+@patch
 def select(self: Lab, organelle: str) -> None:
     "Show the page of an organelle; ValueError for one that is not alive"
     alive = [] if self.view is None else list(self.view.alive.index)
@@ -279,7 +285,7 @@ def _wire(self: Lab) -> None:
     does = {self.step_button: self.step, self.run_button: self.run, self.many_button: lambda: self.run(self.n.value),
             self.pause_button: self.pause, self.stop_button: self.stop, self.new_button: self._renew,
             self.ask_button: lambda: self._put(self.prompt.value or self.prompt.placeholder, 48),
-            self.winter_button: lambda: self.turn(winter=3),
+            self.winter_button: lambda: self.turn(winter=3), self.world_button: self.change_world,
             self.up_button: lambda: self.feedback(True), self.down_button: lambda: self.feedback(False)}
     for b, call in does.items(): b.on_click(lambda _, call=call: self.safely(call))
     for name, box in self.knobs.items():

@@ -18,14 +18,15 @@ from pathlib import Path
 from statistics import median
 
 import ipywidgets as W
+import pandas as pd
 from fastcore.basics import patch
 
-from ..analysis.tables import load
+from ..analysis.tables import balances, load, world_counts
 from ..ecology.checkpoint_files import checkpoints
 from ..ecology.config import PRESETS
 from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
-from ..ecology.run_folder import Run
+from ..ecology.run_folder import Run, frame
 from ..ecology.sessions import Session
 from ..evaluation.evaluation import cells_of, example
 from .live_charts import picture_html
@@ -37,9 +38,11 @@ from ..utils.files import owner, taken
 
 # %% ../../nbs/11_lab/07_live_view.ipynb #c56763b3
 class Memory:
-    "Births, and the energy of the living by account, of all generations whose records a runner passed on"
+    "Births, energy by account, stakes and answers in each world, of all generations whose records a runner passed on"
     def __init__(self, runner: Runner):
         self.runner, self.births, self.books, self.since, self._begun = runner, {}, {}, 0, False
+        self.counts: pd.DataFrame | None = None     # by organelle and world, where it changes; see `world_counts`
+        self._held: list[dict] = []                 # of a market: who held which share in which generation
         if not runner.busy: self.collect(None)
         runner.watchers.append(self.collect)
 
@@ -47,16 +50,32 @@ class Memory:
         "Add the births and bookings of a record; the first time, those of all generations so far"
         world, ecology = self.runner.world, self.runner.ecology
         if ecology is None: return
-        lineage, ledger = (record.lineage, record.ledger) if record else ((), ())
+        lineage, ledger, answers = (record.lineage, record.ledger, record.episodes) if record else ((), (), ())
         if not self._begun:
-            if isinstance(world, Session): lineage, ledger = world.run.rows('lineage'), world.run.rows('ledger')
+            if isinstance(world, Session):
+                lineage, ledger, answers = map(world.run.rows, ('lineage', 'ledger', 'episodes'))
+                if ecology.serving and ecology.generation: self._held = balances(load(world.run.folder)).to_dict('records')
             elif ecology.history:
                 last = ecology.history[-1]
-                lineage, ledger, self.since = last.lineage, last.ledger, last.row['generation']
+                lineage, ledger, answers, self.since = last.lineage, last.ledger, last.episodes, last.row['generation']
             self._begun = True
+        if answers and not ecology.config.world.static: self._count(ecology, answers)
+        if record and ecology.serving: self._held += [
+            dict(generation=record.row['generation'], organelle=id, energy=share)
+            for id, share in ecology.ledger.balances.items()]
         self.births |= {row['organelle']: row for row in lineage if row['event'] == 'birth'}
         add_up(self.books, ledger)
         self.books = {id: own for id, own in self.books.items() if id in ecology.population}
+
+    def _count(self, ecology: Ecology, answers: list[dict]) -> None:
+        both = pd.concat([self.counts, world_counts(ecology.world, frame('episodes', answers))])
+        both = both.groupby(level=[0, 1], sort=False)
+        self.counts = both[['correct', 'answers', 'questions']].sum().assign(latest=both['latest'].max())
+
+    @property
+    def stakes(self) -> pd.DataFrame | None:
+        "Generation, organelle, energy (the share that it held); None without a market"
+        return pd.DataFrame(self._held).drop_duplicates(['generation', 'organelle']) if self._held else None
 
 # %% ../../nbs/11_lab/07_live_view.ipynb #a8bc337f
 _SHARE, _EVERY, _BEAT = 20, .2, .15     # drawing may take 1/20 of the time; seconds between pictures, and between ticks
@@ -103,7 +122,8 @@ def _on_record(self: Window, record: Generation | None) -> None:
     if self.ecology and not (self._met and self.view.generation == self.ecology.generation):
         if not self._met: self.prompt.placeholder = example(self.ecology.cells.values())
         began, known, self._met = time.monotonic(), self.memory, True       # until then, tables of a folder were shown
-        self.draw(look(self.ecology, name=self.name, births=known.births, books=known.books, since=known.since))
+        self.draw(look(self.ecology, name=self.name, births=known.births, books=known.books, since=known.since,
+                       counts=known.counts, stakes=known.stakes))
         self._due = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - began))
     self.fail(self.runner.error) if self.runner.error else self.refresh()
     if record is not None: self.started()
@@ -139,7 +159,7 @@ def show_waiting(self: Window) -> None:
     if not self.ecology: return
     turned, waiting = self.ecology.controls.waiting
     self.stand = {**self.ecology.knobs, **turned}
-    self.show_knobs(self.ecology.knobs, turned, waiting)
+    self.show_knobs(self.ecology.knobs, turned, waiting, self.ecology.controls.changing)
 
 # %% ../../nbs/11_lab/07_live_view.ipynb #36cf1ecb
 @patch
@@ -285,7 +305,7 @@ def watch_folder(self: Window) -> None:
 def snapshot_html(self: Window) -> str:
     "The panel of this moment without widgets"
     if self.view is None: return '<p>evolora lab: no generation yet</p>'
-    return ''.join([self.head.value, self.status.value, picture_html(self.view.rows),
+    return ''.join([self.head.value, self.status.value, picture_html(self.view.rows, self.view.world, self.view.stakes),
                     table_html(self.view.alive, most=8)])
 
 @patch

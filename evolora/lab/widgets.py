@@ -141,9 +141,11 @@ def _pages(self: Panel) -> None:
     self.knobs = {name: knob_box(name, knob) for name, knob in KNOBS.items()}
     self.winter_button = button('Winter now', 'Winter for three generations, from the next on. lab.turn(winter=3)',
                                 icon='snowflake-o', width='120px')
+    self.world_button = button('Change the world', 'The next world of the schedule, from the next generation on. '
+                                                   'lab.change_world()', icon='globe', width='160px')
     pages = [_page(self.charts), _page(self.population_page),
              _page(self.who, asking, self.organelle_page, self.weights), _page(self.similarity),
-             _page(self.gates_page), _page(knob_rows(self.knobs), self.winter_button, self.waiting),
+             _page(self.gates_page), _page(knob_rows(self.knobs), W.HBox([self.winter_button, self.world_button]), self.waiting),
              _page(self.log_page)]
     self.tabs = W.Tab(pages, titles=TABS, layout=W.Layout(margin='6px 0 0'))
 
@@ -171,7 +173,8 @@ def show_top(self: Panel, view: View) -> None:
 @patch
 def show_page(self: Panel, view: View) -> None:
     "Fill the page that is open, but for what is drawn of weights"
-    if self.page == 'Live': self.charts.outputs = (output(live_spec(view.rows)),) if view.rows else ()
+    if self.page == 'Live': self.charts.outputs = (
+        output(live_spec(view.rows, view.world, view.stakes)),) if view.rows else ()
     if self.page == 'Population': self.population_page.value = table_html(view.alive, empty='no organelle is alive')
     if self.page == 'Gates': self.gates_page.value = gates_html(view)
     if self.page == 'Organelle': self.organelle_page.value = (
@@ -200,15 +203,17 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
     for b in (self.step_button, self.run_button, self.many_button): b.disabled = busy or not able
     for b in (self.pause_button, self.stop_button): b.disabled = not busy
     for b in (self.up_button, self.down_button): b.disabled = not judgeable
-    for box in (*self.knobs.values(), self.winter_button): box.disabled = not lived
+    for box in (*self.knobs.values(), self.winter_button, self.world_button): box.disabled = not lived
     self.ask_button.disabled, self.new_button.disabled, self.new_button.description = not able, not still, 'New'
     if not busy: self.progress.value = progress_html('', 0.)
 
 @patch
-def show_knobs(self: Panel, values: Mapping[str, float], turned: Mapping[str, float], feedback: int) -> None:
+def show_knobs(self: Panel, values: Mapping[str, float], turned: Mapping[str, float], feedback: int,
+               changing: bool = False) -> None: # whether a change of the world waits
     "Where the knobs stand or will stand, and what waits for the next generation"
     for name, value in {**values, **turned}.items(): self.knobs[name].value = value
     waits = [f'{name} = {value:g}' for name, value in turned.items()]
+    if changing: waits.append('the next world')
     if feedback: waits.append(f'feedback on {feedback} answer{"s" * (feedback > 1)}')
     words = f'from the next generation on: {shown(", ".join(waits))}'
     self.waiting.value = f'<p class="quiet">{words}</p>' if waits else ''
