@@ -9,7 +9,7 @@ __all__ = ['points', 'stops', 'bets', 'live_spec', 'output', 'picture_html']
 import base64
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import cycle
 
 import altair as alt
@@ -133,7 +133,7 @@ def bets(stakes: pd.DataFrame, # generation, organelle, energy: who held which s
          *, most: int = 150) -> tuple[list[dict], dict[str, str]]:
     "The bands of the stakes in at most so many generations, and the colour of each name; the poorest are one band"
     stakes = stakes[stakes['generation'] % -(-stakes['generation'].nunique() // most) == 0]
-    peak = stakes.groupby('organelle')['energy'].max().nlargest(len(OKABE_ITO)).index
+    peak = stakes.groupby('organelle', sort=False)['energy'].max().nlargest(len(OKABE_ITO)).index
     named = sorted(peak, key=lambda id: (len(id), id))
     name = stakes['organelle'].where(stakes['organelle'].isin(named), 'others')
     table = stakes.assign(organelle=name).pivot_table(index='generation', columns='organelle', values='energy',

@@ -54,7 +54,8 @@ class Memory:
         if not self._begun:
             if isinstance(world, Session):
                 lineage, ledger, answers = map(world.run.rows, ('lineage', 'ledger', 'episodes'))
-                if ecology.serving and ecology.generation: self._held = balances(load(world.run.folder)).to_dict('records')
+                if ecology.serving and ecology.generation:
+                    self._held = balances(load(world.run.folder)).to_dict('records')
             elif ecology.history:
                 last = ecology.history[-1]
                 lineage, ledger, answers, self.since = last.lineage, last.ledger, last.episodes, last.row['generation']

@@ -145,7 +145,8 @@ def _pages(self: Panel) -> None:
                                                    'lab.change_world()', icon='globe', width='160px')
     pages = [_page(self.charts), _page(self.population_page),
              _page(self.who, asking, self.organelle_page, self.weights), _page(self.similarity),
-             _page(self.gates_page), _page(knob_rows(self.knobs), W.HBox([self.winter_button, self.world_button]), self.waiting),
+             _page(self.gates_page),
+             _page(knob_rows(self.knobs), W.HBox([self.winter_button, self.world_button]), self.waiting),
              _page(self.log_page)]
     self.tabs = W.Tab(pages, titles=TABS, layout=W.Layout(margin='6px 0 0'))
 
