@@ -10,12 +10,14 @@ import time
 import pandas as pd
 import pytest
 
+from scripted import chance_decides
+
 from evolora.lab import lab as module
 from evolora.lab import runner as running
 from evolora.lab import live_view as window
-from evolora.analysis.tables import gather
+from evolora.analysis.tables import balances, gather, load, world_rates, world_table
 from evolora.ecology.checkpoint_files import checkpoints
-from evolora.ecology.config import PRESETS, load_config
+from evolora.ecology.config import PRESETS, changed_config, load_config
 from evolora.ecology.diagnosis import PATIENCE
 from evolora.ecology.ecology import Ecology
 from evolora.evaluation.evaluation import example
@@ -898,3 +900,86 @@ def test_a_question_is_asked_and_judged_in_the_form_of_the_ecology():
     lab.ask('Tell me a joke', max_new_tokens=4)
     assert 'as it stands' in rest(lab).answers.value and lab.last_answer[1] == 'Tell me a joke'
     lab.close()
+
+
+# a world that changes
+
+SMALL_WORLD = {'cells': ['string.sort:1', 'word.count:1'], 'max_new_tokens': 6, 'capacity': 3,
+               'market': {'questions': 6, 'round': 2, 'learn_every': 2, 'protect': 0, 'asleep': .2},
+               'world': {'period': 3}, 'curriculum': {'copies': 2}}
+
+
+@pytest.fixture
+def changing(monkeypatch):
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: chance_decides(task, text))
+    return Ecology(tiny_host(), changed_config(load_config('worlds'), SMALL_WORLD))
+
+
+def bands(lab):
+    "Which world lies beneath the charts of the page Live, from generation to generation"
+    opened(lab, 'Live')
+    rows = next(iter(lab.charts.outputs[0]['data'].values()))['datasets']['world']
+    return [(row['first'], row['last'], row['world'], row['hand']) for row in rows]
+
+
+def test_the_button_changes_the_world_with_the_next_generation_and_the_charts_show_it(changing):
+    lab = stepped(Lab(changing))
+    lab.world_button.click()
+    assert 'from the next generation on: <bdi>the next world</bdi>' in lab.waiting.value and not lab.error.value
+    stepped(lab)
+    assert not lab.waiting.value and changing.history[-1].knobs == [dict(generation=1, knob='world', value=1., was=0.)]
+    assert bands(lab) == [(0, 0, 0, False), (1, 1, 1, True)]
+    lab.change_world()
+    stepped(lab, 4)
+    assert bands(lab) == [(0, 0, 0, False), (1, 1, 1, True), (2, 4, 2, True), (5, 5, 3, False)]
+    assert 'data:image/png' in lab.snapshot_html()
+
+
+def test_a_static_world_is_not_changed_and_the_panel_says_so_in_a_line(ecology):
+    lab = stepped(Lab(ecology))
+    lab.world_button.click()
+    assert 'role="alert"><bdi>expected a world that changes, got a static one' in lab.error.value
+    with pytest.raises(ValueError, match='got a static one'): lab.change_world()
+    assert not lab.waiting.value and not ecology.controls.changing
+    assert 'world' not in next(iter(lab.charts.outputs[0]['data'].values()))['datasets']
+
+
+def test_a_run_that_a_hand_changed_is_the_same_in_the_lab_after_it_was_resumed(changing, tmp_path):
+    with begin_session(tmp_path / 'run', changing.host, changing.config) as session:
+        for generation in range(3):
+            if generation == 1: session.ecology.change_world()
+            session.step()
+        session.ecology.change_world()      # it waits in the checkpoint
+        session.save()
+        kept = look(session.ecology, name='run')
+    watching = rest(Lab(tmp_path / 'run'))
+    assert bands(watching) == [(0, 0, 0, False), (1, 2, 1, True)]
+    seen = watching.view.alive
+    assert seen['stakes'].sum() == pytest.approx(1) and seen['state'].tolist() == kept.alive['state'].tolist()
+    resumed = resume_session(tmp_path / 'run', host=changing.host)
+    lab = stepped(Lab(resumed))
+    assert bands(lab) == [(0, 0, 0, False), (1, 2, 1, True), (3, 3, 2, True)]
+    # What the lab collected from record to record is what the tables of the run say.
+    assert world_rates(lab.memory.counts).equals(world_table(load(tmp_path / 'run')))
+    held = balances(load(tmp_path / 'run')).set_index(['generation', 'organelle'])['energy']
+    assert lab.memory.stakes.set_index(['generation', 'organelle'])['energy'].sort_index().to_dict() == pytest.approx(
+        held.to_dict())
+    lab.close()
+    resumed.close()
+
+
+def test_the_card_counts_what_an_organelle_did_in_each_world(changing):
+    lab = stepped(Lab(changing), 7)
+    one = lab.view.alive['answers'].idxmax()
+    lab.select(one)
+    page = opened(lab, 'Organelle').organelle_page.value
+    rows = lab.view.known.loc[one]
+    assert 'Worlds that it knows' in page and 'Believed now, by family' in page and 'Energy' not in page
+    for where, row in rows.iterrows(): assert f'<bdi>{where}</bdi></th><td class="n">' in page
+    best = rows['low'].idxmax()
+    assert lab.view.alive.loc[one, 'knows best'] == (f"{best} ({rows.loc[best, 'right']:.0%} of "
+                                                     f"{rows.loc[best, 'answers']:,} answers)")
+    assert 'knows best' in opened(lab, 'Population').population_page.value
+    answered = {e['organelle'] for e in changing.history[-1].episodes}
+    for id, row in lab.view.alive.iterrows():
+        assert (row['state'] == 'dormant') == (changing.ledger.balance(id) < .2 and id not in answered)
