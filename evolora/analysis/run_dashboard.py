@@ -17,8 +17,8 @@ import pandas as pd
 from .run_charts import charts_of, chart_accuracy, chart_roi
 from .offline_page import figure, inert, page, table_html, write_page
 from .run_comparison import beside, read_runs
-from .tables import (NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, lineage_order, load,
-                       organelle_table, summary)
+from .tables import (KNOWN, NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, lineage_order, load,
+                       organelle_table, summary, world_table)
 from ..ecology.run_folder import TABLES
 
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #a602974b
@@ -100,13 +100,14 @@ def _tables(data: RunData, limit: int) -> dict[str, str]:
     attempts = attempt_table(data).set_index('generation')
     best = organelles.nlargest(limit, 'episodes').drop(columns='reason')
     cells.index = pd.Index([f'{family}:{depth}' for family, depth in cells.index], name='cell')
+    known = world_table(data).reset_index('where')
     few = lambda table: f'the {min(limit, len(table)):,} of {len(table):,}'
     return {
         'cells': table_html(cells, 'Cells: what was tried in each, and how it went'),
         'gates': table_html(gate_table(data), 'Gates: how often each was asked, and its latest decision', limit=300)
                  + table_html(attempts.tail(limit), f'Assimilation: {few(attempts)} latest attempts'),
         'organelles': table_html(best, f'Organelles: {few(organelles)} with most episodes')
-                      + _tree(data, organelles, 60),
+                      + (table_html(known.head(2 * limit), KNOWN) if len(known) else '') + _tree(data, organelles, 60),
         'answers': table_html(answer_sample(data), 'Answers: the latest of each kind in each cell', limit=300)}
 
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #0b3d7fea

@@ -15,8 +15,8 @@ import altair as alt
 from .run_charts import charts_of, chart_accuracy, chart_roi, save_chart
 from .run_comparison import beside, read_runs
 from .run_dashboard import tame
-from .tables import (NO_MEASURE, READING, RunData, cell_table, lineage, load, markdown_table,
-                                     organelle_table, summary)
+from .tables import (KNOWN, NO_MEASURE, READING, RunData, cell_table, lineage, load, markdown_table,
+                                     organelle_table, summary, world_table)
 from ..ecology.run_folder import Run
 from ..utils.files import first_bytes, write_whole
 from ..utils.text import escape
@@ -56,12 +56,14 @@ def _one(data: RunData, limit: int) -> tuple[list[str], dict[str, alt.TopLevelMi
     data = tame(data)
     organelles, charts = organelle_table(data), {name: chart(data) for name, chart in charts_of(data).items()}
     best = organelles.nlargest(limit, 'episodes').sort_values(['accuracy', 'episodes'], ascending=False, kind='stable')
+    worlds = world_table(data).reset_index('where').head(5 * limit)
+    known = ['## Worlds', KNOWN, markdown_table(worlds)] if len(worlds) else []
     return [f'# Run {escape(data.name)}', data._repr_markdown_(),
             '## From first to last', markdown_table(summary(data)),
             f'{READING} {NO_MEASURE}', _CHARTS,
             '## Cells', markdown_table(cell_table(data)), '## Organelles',
             f'The {len(best)} of {len(organelles)} with most episodes, best accuracy first.',
-            markdown_table(best.drop(columns='reason')), '## Descent', lineage(data)], charts
+            markdown_table(best.drop(columns='reason')), *known, '## Descent', lineage(data)], charts
 
 # %% ../../nbs/10_analysis/09_run_report.ipynb #5529d02b
 def _several(runs: list[Run], data: list[RunData]) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:

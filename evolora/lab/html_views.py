@@ -116,7 +116,8 @@ def look(ecology: Ecology, *, name: str = 'in memory', births: Mapping[str, dict
                 for d in (last.decisions if last else None) or ()]
     about, world = {'host': ecology.host.id, 'seed': ecology.seed}, ecology.world
     if market := ecology.serving and ecology.ledger:
-        alive = _believed(alive, market.config.asleep, {e['organelle'] for e in (last.episodes if last else None) or ()})
+        answered = {e['organelle'] for e in (last.episodes if last else None) or ()}
+        alive = _believed(alive, market.config.asleep, answered)
     known = None if counts is None else world_rates(counts)
     return View(name, about, [g.row for g in history], _knowing(alive, known), {**(births or {}), **own}, decisions,
                 list(last.ledger or ()) if last else [], {id: dict(own) for id, own in (books or {}).items()}, since,
@@ -181,9 +182,9 @@ def _worlds_html(view: View, organelle: str) -> str:
     born = view.births[organelle]['generation']
     return (f'<h4>Worlds that it knows</h4>{table_html(table)}<p class="quiet">Its answers in play '
             f'{f"since generation {view.since}" if born < view.since else "over its life"}: the share that was right, '
-            'with a 95 % interval (Wilson, a question counted once), of so many sampled answers to so many questions, and '
-            'the latest generation in which it answered there. It also counts what it answered before it had learned; '
-            'where a world is missing it was not asked.</p>')
+            'with a 95 % interval (Wilson, a question counted once), of so many sampled answers to so many questions, '
+            'and the latest generation in which it answered there. It also counts what it answered before it had '
+            'learned; where a world is missing it was not asked.</p>')
 
 def _beliefs_html(view: View, organelle: str) -> str:
     if view.beliefs is None or organelle not in view.beliefs: return ''
