@@ -9,18 +9,21 @@ from . import tables as tables
 from . import theme as theme
 from . import weights as weights
 from .tables import (
-    NO_MEASURE as NO_MEASURE, READING as READING, RunData as RunData, age_table as age_table,
+    KNOWN as KNOWN, NO_MEASURE as NO_MEASURE, READING as READING, RunData as RunData, age_table as age_table,
     attempt_table as attempt_table, balances as balances, cell_history as cell_history, cell_table as cell_table,
-    energy_table as energy_table, flow_table as flow_table, gate_table as gate_table, gather as gather,
-    lineage as lineage, lineage_order as lineage_order, load as load, markdown_table as markdown_table,
-    organelle_table as organelle_table, pool as pool, rate_bounds as rate_bounds, sentence as sentence,
-    summary as summary, tally as tally, uplift_interval as uplift_interval,
+    dormant_table as dormant_table, energy_table as energy_table, flow_table as flow_table,
+    gate_table as gate_table, gather as gather, lineage as lineage, lineage_order as lineage_order, load as load,
+    markdown_table as markdown_table, organelle_table as organelle_table, pool as pool, rate_bounds as rate_bounds,
+    sentence as sentence, summary as summary, tally as tally, uplift_interval as uplift_interval,
+    world_counts as world_counts, world_rates as world_rates, world_table as world_table,
 )
 from .theme import (
     BLUE as BLUE, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE, PALE as PALE,
-    PURPLE as PURPLE, VERMILION as VERMILION, bare_axis as bare_axis, binned as binned, bundle as bundle,
-    lacks as lacks, nothing as nothing, one_of as one_of, over_time as over_time, per as per, png_of as png_of,
-    rounded as rounded, sampled as sampled, save_chart as save_chart, setup as setup, step_for as step_for,
+    PURPLE as PURPLE, VERMILION as VERMILION, bare_axis as bare_axis, beneath as beneath, binned as binned,
+    bundle as bundle, in_world as in_world, lacks as lacks, nothing as nothing, one_of as one_of,
+    over_time as over_time, per as per, png_of as png_of, rounded as rounded, sampled as sampled,
+    save_chart as save_chart, setup as setup, step_for as step_for, stretches as stretches,
+    world_layers as world_layers,
 )
 from .gate_charts import (
     chart_attempts as chart_attempts, chart_gates as chart_gates, chart_turns as chart_turns,

@@ -307,8 +307,9 @@ def world_rates(counts: pd.DataFrame) -> pd.DataFrame: # as `world_counts` has t
     return table.sort_index(key=lambda keys: keys.map(lambda key: (len(key), key)))[
         ['right', 'low', 'high', 'answers', 'questions', 'latest']]
 
-KNOWN = ('What each organelle did in each world: the share of its sampled answers in play that was right, from its first '
-         'on, with a 95 % interval in which a question counts once (Wilson). Where a world is missing it was not asked.')
+KNOWN = ('What each organelle did in each world: the share of its sampled answers in play that was right, from its '
+         'first on, with a 95 % interval in which a question counts once (Wilson). Where a world is missing it was '
+         'not asked.')
 
 def world_table(data: RunData) -> pd.DataFrame:
     "How often each organelle was right in each world while it answered there; no rows where no world changes"

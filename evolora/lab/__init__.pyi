@@ -10,7 +10,8 @@ from .open_notebooks import (
     copy_notebooks as copy_notebooks, lab_command as lab_command, lab_notebooks as lab_notebooks,
 )
 from .live_charts import (
-    live_spec as live_spec, output as output, picture_html as picture_html, points as points, stops as stops,
+    bets as bets, live_spec as live_spec, output as output, picture_html as picture_html, points as points,
+    stops as stops,
 )
 from .html_views import (
     View as View, add_up as add_up, ancestry as ancestry, answers_html as answers_html, gates_html as gates_html,
