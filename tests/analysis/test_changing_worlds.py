@@ -64,7 +64,8 @@ def rects(chart):
 
 def test_a_run_knows_its_world_and_what_a_hand_did_to_it(data):
     assert data.world.changes == (1,) and data.asleep == .2 and [*data.knobs['knob']] == ['world']
-    assert data.world.band(10)[['start', 'end', 'world']].values.tolist() == [[0, 1, 0], [1, 4, 1], [4, 7, 2], [7, 10, 3]]
+    band = data.world.band(10)[['start', 'end', 'world']].values.tolist()
+    assert band == [[0, 1, 0], [1, 4, 1], [4, 7, 2], [7, 10, 3]]
 
 
 @pytest.mark.parametrize('name', [n for n in CHARTS if n not in ('turns', 'attempts', 'gates', 'flows')] + ['beliefs'])
