@@ -177,7 +177,7 @@ def test_patience_of_a_session_is_judged_by_its_tables_and_saved(tmp_path):
 def test_every_button_says_what_it_does_in_python(ecology):
     lab = Lab(ecology)
     buttons = [w for name, w in vars(lab).items() if name.endswith('_button')]
-    assert len(buttons) == 10 and all(b.description and 'lab.' in b.tooltip for b in buttons)
+    assert len(buttons) == 11 and all(b.description and 'lab.' in b.tooltip for b in buttons)
 
 
 def test_a_step_is_seen_everywhere(ecology):
