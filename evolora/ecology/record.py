@@ -77,7 +77,8 @@ class Generation:
     def _served(self) -> str:
         r, flops = self.row, self.row['gflops']
         spent = sum(flops[k] for k in ('play', 'learn', 'teach', 'gate', 'score'))
-        return (f"generation {r['generation']:>3} | accuracy {_short(r['accuracy'])} | KL {_short(r['kl_from_host'])} | "
+        return (f"generation {r['generation']:>3} | accuracy {_short(r['accuracy'])} | "
+                f"KL {_short(r['kl_from_host'])} | "
                 f"believed {r['effective_population']:.1f} of {r['alive']} (+{r['births']} −{r['deaths']}) | "
                 f"scoring {flops['score'] / spent if spent else 0:.0%} of {spent:.1f} GFLOPs | "
                 f"{self.timing['seconds']:.1f} s")
