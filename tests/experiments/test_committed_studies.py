@@ -10,7 +10,7 @@ from evolora.experiments.study_results import Results, crossed
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-COMMITTED = ('learning', 'longer', 'merges', 'untuned')
+COMMITTED = ('learning', 'longer', 'merges', 'untuned', 'worlds')
 
 
 @pytest.fixture(scope='module')
@@ -30,6 +30,7 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('learning', 'ecology', 'single', None), ('learning', 'ecology', 'rft', None),
     ('longer', 'ecology', 'single', None), ('merges', 'with', 'without', 'routed'),
     ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None),
+    ('worlds', 'ecology', 'reset', None), ('worlds', 'ecology', 'posterior', None),
     ('untuned', 'ecology', 'unmerged', 'routed'), ('untuned', 'ecology', 'unmerged', 'best')])
 def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
     own = results[study]
@@ -44,3 +45,21 @@ def test_readme_has_the_share_of_right_answers(results, condition):
              'single': 'one adapter, same rule', 'sft': 'one adapter, supervised'}[condition]
     line = next(line for line in README.splitlines() if line.startswith(f'| {named}'))
     assert f"| {100 * results['learning'].right(condition, ('id',)).mean():.0f} % |" in line
+
+
+@pytest.mark.parametrize('arm, named', [
+    ('told_habit', 'told which world it is: an adapter for each family'),
+    ('told', 'told which world it is: an adapter for each |'),
+    ('posterior', 'six adapters by the same stakes'), ('ecology', '**the ecology**'),
+    ('recent', 'the ecology, but whoever was used least recently'), ('reset', 'one adapter, begun anew'),
+    ('wide', 'one adapter of four times the rank'), ('thompson', 'six adapters, chosen by their own rewards'),
+    ('bare', 'the host alone'), ('one', 'one adapter |')])
+def test_readme_has_what_the_arms_answered_and_spent(results, arm, named):
+    line, own = next(line for line in README.splitlines() if line.startswith(f'| {named}')), results['worlds']
+    assert line.endswith(f"| {100 * own.right(arm, ('id',)).mean():.0f} % | {own.mean(arm, 'gflops'):.0f} |")
+
+
+def test_the_best_of_single_adapters_and_of_banks_is_the_one_that_readme_names(results):
+    right = {arm: results['worlds'].right(arm, ('id',)).mean() for arm in results['worlds'].cells}
+    best = lambda arms: max(arms, key=right.get)
+    assert best(['one', 'wide', 'reset', 'context']) == 'reset' and best(['thompson', 'gradient']) == 'thompson'
