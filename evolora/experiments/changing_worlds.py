@@ -36,13 +36,16 @@ def around_changes(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
     "A row a world and arm: accuracy in the generation after a change and before one, second half; what scoring costs"
     rows, several = [], len(plan.worlds) > 1
     for cell, found in cells.items():
-        period = plan.world(cell.world).config().world.period
+        world = plan.world(cell.world).config().world
+        if world.session: continue                          # clients take turns, nothing changes for good
+        period = world.period
         right = np.array([accuracy for _, accuracy in found['curve']])
         age, half = np.arange(len(right)) % period, np.arange(len(right)) >= len(right) // 2
         mean = lambda chosen: float(right[chosen & half].mean()) if (chosen & half).any() else np.nan
         rows.append({'world': cell.world, 'condition': cell.condition, 'after a change': mean(age == 0),
                      'before one': mean(age == period - 1), 'GFLOPs': found['gflops'],
                      'scoring, share': found['spent']['evidence'] / found['gflops'], 'adapters': found['organelles']})
+    if not rows: return pd.DataFrame(columns=['condition'])
     table = pd.DataFrame(rows).groupby(['world', 'condition'], sort=False).mean().reset_index()
     order = {c.name: i for i, c in enumerate(plan.conditions)}
     table = table.sort_values('condition', key=lambda names: names.map(order), kind='stable', ignore_index=True)
@@ -59,9 +62,10 @@ def memory(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
         met = [world.number(generation) for generation in range(len(right))]
         for number, after, accuracy in found.get('memory', ()):
             if number not in met: continue
-            last = max(g for g, n in enumerate(met) if n == number)
+            last = first = max(g for g, n in enumerate(met) if n == number)
+            while first and met[first - 1] == number and last - first < 3: first -= 1
             rows.append({'world': cell.world, 'condition': cell.condition, 'seed': cell.seed, 'after': int(after),
-                         'changes ago': world.period(len(right) - 1) - world.period(last), 'then': right[last],
+                         'changes ago': world.period(len(right) - 1) - world.period(last), 'then': float(np.mean(right[first:last + 1])),
                          'accuracy': accuracy})
     if not rows: return pd.DataFrame(columns=['world', 'condition', 'changes ago', 'lives', 'then'])
     by = ['world', 'condition', 'changes ago']
@@ -89,4 +93,4 @@ def world_targets(plan: Plan, cells: dict[Cell, dict]) -> list[dict]:
             target('ecology − best bank, points', '>= -1', ahead(['thompson', 'gradient', 'posterior'])),
             target('share of the gain of those who are told', '>= 0.9', gain),
             target("scoring's share of FLOPs", '<= 0.35',
-                   around['scoring, share'].get('ecology') if len(around) else None)]
+                   around['scoring, share'].get('ecology') if 'scoring, share' in around else None)]

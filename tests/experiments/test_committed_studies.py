@@ -52,7 +52,8 @@ def test_readme_has_the_share_of_right_answers(results, condition):
     ('told', 'told which world it is: an adapter for each |'),
     ('posterior', 'six adapters by the same stakes'), ('ecology', '**the ecology**'),
     ('recent', 'the ecology, but whoever was used least recently'), ('reset', 'one adapter, begun anew'),
-    ('wide', 'one adapter of four times the rank'), ('thompson', 'six adapters, chosen by their own rewards'),
+    ('wide', 'one adapter of four times the rank'), ('thompson', 'six adapters, by sampled chances'),
+    ('gradient', 'six adapters behind a gate'), ('context', 'one adapter that sees'),
     ('bare', 'the host alone'), ('one', 'one adapter |')])
 def test_readme_has_what_the_arms_answered_and_spent(results, arm, named):
     line, own = next(line for line in README.splitlines() if line.startswith(f'| {named}')), results['worlds']
