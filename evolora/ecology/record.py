@@ -66,7 +66,7 @@ class Generation:
     def ticker(self) -> str:
         "The generation in one line; where there is a market nobody pays, so it says how many are believed instead"
         r = self.row
-        if 'score' in r['gflops']: return self._served()
+        if 'score' in r.get('gflops', ()): return self._served()
         news = ' '.join(f'{name} {r["gates"][name]}' for name in _NEWS if r['gates'].get(name)) or 'quiet'
         mean = r['energy'] / r['alive'] if r['alive'] else 0.
         return (f"generation {r['generation']:>3} | ROI {_short(r['roi'])} | accuracy {_short(r['accuracy'])} | "
