@@ -65,7 +65,8 @@ def memory(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
             last = first = max(g for g, n in enumerate(met) if n == number)
             while first and met[first - 1] == number and last - first < 3: first -= 1
             rows.append({'world': cell.world, 'condition': cell.condition, 'seed': cell.seed, 'after': int(after),
-                         'changes ago': world.period(len(right) - 1) - world.period(last), 'then': float(np.mean(right[first:last + 1])),
+                         'changes ago': world.period(len(right) - 1) - world.period(last),
+                         'then': float(np.mean(right[first:last + 1])),
                          'accuracy': accuracy})
     if not rows: return pd.DataFrame(columns=['world', 'condition', 'changes ago', 'lives', 'then'])
     by = ['world', 'condition', 'changes ago']
