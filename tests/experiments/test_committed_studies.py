@@ -10,7 +10,7 @@ from evolora.experiments.study_results import Results, crossed
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-COMMITTED = ('learning', 'longer', 'merges', 'untuned', 'worlds')
+COMMITTED = ('learning', 'longer', 'merges', 'untuned', 'worlds', 'worlds_seats')
 
 
 @pytest.fixture(scope='module')
@@ -30,6 +30,7 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('learning', 'ecology', 'single', None), ('learning', 'ecology', 'rft', None),
     ('longer', 'ecology', 'single', None), ('merges', 'with', 'without', 'routed'),
     ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None),
+    ('worlds_seats', 'ecology', 'recent', None), ('worlds_seats', 'ecology_other', 'recent_other', None),
     ('worlds', 'ecology', 'reset', None), ('worlds', 'ecology', 'posterior', None),
     ('untuned', 'ecology', 'unmerged', 'routed'), ('untuned', 'ecology', 'unmerged', 'best')])
 def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
