@@ -70,14 +70,16 @@ def _check(folder: Path, table: str, frame: pd.DataFrame) -> None:
             raise ValueError(f"{folder / table}.jsonl: expected {name} in every row, got "
                              f"{'none' if wrong else 'others'} in one; restore the file from a copy")
 
-def _world_of(run: Run, knobs: pd.DataFrame) -> World | None:
+def _world_of(run: Run, tables: dict[str, pd.DataFrame]) -> World | None:
     "The world of a run, as configuration and seed have it and as it was changed by hand; None if it never changes"
     if 'world' not in run.config: return None
-    families = [name.rpartition(':')[0] for name in run.config['cells']]
-    try: world = World(WorldConfig(**run.config['world']), families, run.seed)
-    except ValueError as error:         # a family or a schedule of somebody's own
+    try:        # a folder may be anybody's, and to say where its world changes all generations are gone through
+        if (last := tables['generations']['generation'].max()) >= 1 << 16: raise ValueError(f'got generation {last}')
+        world = World(WorldConfig.model_validate(run.config['world']),
+                      [name.rpartition(':')[0] for name in run.config['cells']], run.seed)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:   # or a family or schedule of somebody's own
         return warnings.warn(f"{run.folder}: its world is left out: {' '.join(str(error).split())}", stacklevel=3)
-    world.changes = tuple(knobs.loc[knobs['knob'] == 'world', 'generation'].tolist())
+    world.changes = tuple(tables['knobs'].query("knob == 'world'")['generation'].tolist())
     return world
 
 def load(folder) -> RunData:
@@ -88,7 +90,7 @@ def load(folder) -> RunData:
              'configuration': run.hashes['config'][:12]}
     tables = {table: run.read(table) for table in TABLES}
     for table, rows in tables.items(): _check(run.folder, table, rows)
-    return _data(run.folder.resolve().name, about, run.folder, tables, world=_world_of(run, tables['knobs']),
+    return _data(run.folder.resolve().name, about, run.folder, tables, world=_world_of(run, tables),
                  asleep=(run.config.get('market') or {}).get('asleep'))
 
 def gather(records: Iterable[Generation], *, name: str = 'live', about: dict | None = None,

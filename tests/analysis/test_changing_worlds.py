@@ -1,6 +1,7 @@
 """A run whose world changes: what lies beneath its charts, who is dormant, and who knows which world."""
 from dataclasses import replace
 from inspect import unwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from synthetic import records
 
 from evolora.analysis.run_charts import CHARTS, charts_of, chart_accuracy, chart_beliefs, chart_lineage, lacks
 from evolora.analysis.run_dashboard import tame
-from evolora.analysis.tables import balances, dormant_table, gather, load, world_table
+from evolora.analysis.tables import _world_of, balances, dormant_table, gather, load, world_table
 from evolora.analysis.theme import stretches
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.sessions import begin_session
@@ -185,3 +186,14 @@ def test_a_run_with_a_schedule_that_is_not_known_here_is_read_without_its_world(
     monkeypatch.setattr('evolora.tasks.worlds.SCHEDULES.named', lambda name: (_ for _ in ()).throw(ValueError('gone')))
     with pytest.warns(UserWarning, match='its world is left out: .*gone'): assert load(folder).world is None
     assert tame(data).world is data.world
+
+
+@pytest.mark.parametrize('world, last', [(5, 0), ([], 0), ({'schedule': 'recurring', 'more': 1}, 0),
+                                         ({'schedule': 'recurring'}, 10 ** 15)])
+def test_what_a_stranger_wrote_as_a_world_is_left_out(world, last):
+    run = SimpleNamespace(config={'world': world, 'cells': ['string.sort:1']}, seed=0, folder='x')
+    tables = {'knobs': pd.DataFrame({'knob': [], 'generation': []}),
+              'generations': pd.DataFrame({'generation': [last]})}
+    with pytest.warns(UserWarning, match='x: its world is left out'): assert _world_of(run, tables) is None
+    run.config['world'], tables['generations'] = {'schedule': 'recurring'}, pd.DataFrame({'generation': [7]})
+    assert _world_of(run, tables).config.schedule == 'recurring'
