@@ -45,11 +45,11 @@ def test_a_dry_run_leaves_nothing(file, capsys, tmp_path):
     assert '15 cells, 180 GFLOPs' in capsys.readouterr().out and not (tmp_path / 'runs').exists()
 
 
-@pytest.mark.parametrize('name, cells', [('worlds', 120), ('worlds_rivals', 70)])
-def test_conditions_of_another_preset_are_announced(capsys, tmp_path, name, cells):
+@pytest.mark.parametrize('name, cells, trials', [('worlds', 120, 8), ('worlds_rivals', 90, 16)])
+def test_conditions_of_another_preset_are_announced(capsys, tmp_path, name, cells, trials):
     assert study(name, '--dry-run', '--out', tmp_path / 'there') == 0
     out = capsys.readouterr().out
-    assert f'{cells} cells' in out and 'one adapter' in out and '8 at 400 GFLOPs' in out
+    assert f'{cells} cells' in out and 'one adapter' in out and f'{trials} at 400 GFLOPs' in out
 
 
 def test_a_failed_cell_is_exit_code_1(file, capsys, monkeypatch):
