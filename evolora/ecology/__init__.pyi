@@ -40,7 +40,8 @@ from .knobs import (
 )
 from .serving import (
     Bill as Bill, Graded as Graded, Met as Met, Service as Service, Serving as Serving, absence as absence,
-    asked as asked, billed as billed, chosen as chosen, graded as graded, settle as settle, to_score as to_score,
+    agreeing as agreeing, asked as asked, billed as billed, chosen as chosen, graded as graded, settle as settle,
+    to_score as to_score,
 )
 from .ecology import (
     Ecology as Ecology,

@@ -51,6 +51,13 @@ class Book:
         self._set(grown, 'death')
         del self.past[who]
 
+    def hand_over(self, who: str, to: str) -> None:
+        "One holder gets all that another one holds, and its past with it: the two are taken for one from now on"
+        self._known(to)
+        if who == to: raise ValueError(f"expected another holder to hand over to, got {who!r} itself")
+        self._set(self.stakes | {to: self.stakes[to] + self._known(who), who: 0.}, 'merge')
+        self.past |= {to: self.past[to] + self.past[who], who: 0.}
+
     def _known(self, who: str) -> float:
         if who in self.stakes: return self.stakes[who]
         raise KeyError(f"{who!r} holds no stake, expected one of {', '.join(self.stakes) or 'none: the book is empty'}")
@@ -127,6 +134,8 @@ class MarketConfig(BaseModel):
     protect: int = Field(8, ge=0, description='updates before an organelle may have to leave its seat')
     met: int = Field(64, ge=1, le=4096, description='right answers that are kept of all that was met; they show whose '
                                                     'absence costs least')
+    agree: float = Field(0., ge=0, lt=1, description='mean difference between the likelihoods of right answers below '
+                                                     'which two organelles become one; 0: no two do')
 
 _ALL = ''       # the name of the book for all families
 
@@ -155,6 +164,10 @@ class Market:
     def leave(self, organelle: str) -> None:
         "An organelle leaves every book"
         for book in self.books.values(): book.leave(organelle)
+
+    def hand_over(self, organelle: str, to: str) -> None:
+        "One organelle gets what another one holds, in every book"
+        for book in self.books.values(): book.hand_over(organelle, to)
 
     def _of(self, family: str) -> dict[str, tuple[Book, float]]:
         "The books that a family goes by, and how much each is trusted"

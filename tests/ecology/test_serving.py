@@ -13,7 +13,7 @@ from scripted import chance_decides
 from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
 from evolora.ecology.config import EcologyConfig, changed_config, load_config
 from evolora.ecology.ecology import Ecology
-from evolora.ecology.serving import Bill, Graded, Met, absence, settle, to_score
+from evolora.ecology.serving import Bill, Graded, Met, absence, agreeing, settle, to_score
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.economy import prices as money
 from evolora.economy.market import Market, MarketConfig
@@ -197,6 +197,46 @@ def test_without_a_seat_whoever_is_missed_least_leaves_and_never_the_only_one_th
     gone, came = e.demography.lineage()[-2:]
     assert (gone['organelle'], gone['event'], came['organelle'], came['reason']) == ('o2', 'death', 'o4', 'recruit')
     assert gone['reason'] == 'its absence costs 0.1000 of a right answer' and 'o2' not in e.ledger.holders
+
+
+def _scored_as(host, monkeypatch, table, **market):
+    "An ecology of three that have learned, with 64 right answers, to which they give these likelihoods"
+    e = begun(host, founders=3, founder_step=.3, capacity=4, market=market)
+    monkeypatch.setattr(e.population, 'is_noop', lambda id: False)
+    for i in range(64): e.serving.met.add('Sort the letters: cab', [3 + i % 5, 1], stream(0, purpose='test'))
+    monkeypatch.setattr('evolora.organelles.scoring.Scores.likelihoods', property(lambda scores: table))
+    return e
+
+
+def test_two_that_always_agree_become_one_which_gets_the_stakes_of_both(host, monkeypatch):
+    knows = np.random.default_rng(0).random((64, 2))
+    e = _scored_as(host, monkeypatch, knows[:, [0, 0, 1]], agree=.15)
+    for book in e.ledger.books.values(): book._set({'o1': .3, 'o2': .5, 'o3': .2}, 'bet')
+    e.ledger.rows(0)
+    bill = e.serving.renew()
+    assert 0 < bill.gflops <= bill.alone and e.population.ids == ['o2', 'o3', 'o4']
+    gone = e.demography.lineage()[-2]
+    assert gone['organelle'] == 'o1' and gone['reason'].startswith('it always agrees with o2 (E ')
+    for book in e.ledger.books.values(): assert book.stakes['o2'] / book.stakes['o3'] == pytest.approx(4.)
+    moved = pd.DataFrame(e.ledger.rows(0))
+    merged = moved[moved.reason == 'merge'].set_index('organelle').amount
+    assert merged.to_dict() == pytest.approx({'o1': -.3, 'o2': .3}) and e.ledger.audit().balanced
+
+
+@pytest.mark.parametrize('agree, alike', [(.15, False), (0., True)])
+def test_two_that_differ_stay_two_and_nobody_is_scored_where_it_is_off(host, monkeypatch, agree, alike):
+    knows = np.random.default_rng(0).random((64, 3))
+    e = _scored_as(host, monkeypatch, np.ones((64, 3)) if alike else knows, agree=agree)
+    assert (e.serving.renew() == Bill()) == alike and e.population.ids == ['o1', 'o2', 'o3', 'o4']
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2 ** 31))
+def test_agreement_is_claimed_falsely_no_more_often_than_it_may_be(seed):
+    "Four organelles that differ by just the margin on average, in 40 lives: all pairs together at most one in twenty"
+    rng = np.random.default_rng(seed)
+    lives = [agreeing(rng.choice([0., .3], (64, 4)), margin=.15) for _ in range(40)]    # |difference| is 0 or .3
+    assert sum(map(bool, lives)) <= 7                                                   # of 2 at most; 7 is 1 in 1,000
 
 
 def test_the_young_do_not_have_to_leave(host, monkeypatch):
