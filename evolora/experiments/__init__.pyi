@@ -18,3 +18,4 @@ from . import study_tuning as study_tuning
 from . import suite as suite
 from . import trainer as trainer
 from . import world_arms as world_arms
+from . import world_map as world_map
