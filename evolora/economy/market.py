@@ -99,9 +99,14 @@ def state(self: Book) -> dict:
     return dict(total=self.total, stakes=dict(self.stakes), past=dict(self.past), bets=self.bets,
                 moved=[[*key, str(x)] for key, x in self._moved.items()])
 
+_REASONS = {'birth', 'death', 'merge', 'bet', 'share'}
+
 @patch
 def restore(self: Book, state: dict) -> None:
     "Go on from a saved state; ValueError for stakes that do not sum to the total, or are no numbers"
+    if state['total'] != self.total:
+        raise ValueError(f"expected a book of {self.total} in all, got {state['total']!r:.60}; restore the state from "
+                         "a copy")
     stakes = {who: nonnegative('stake', w).item() for who, w in state['stakes'].items()}
     if type(state['bets']) is not int or state['bets'] < 0:
         raise ValueError(f"expected a number of bets, got {state['bets']!r:.60}; restore the state from a copy")
@@ -109,9 +114,13 @@ def restore(self: Book, state: dict) -> None:
     if past.keys() != stakes.keys() or stakes and abs(fsum(stakes.values()) - state['total']) > 1e-9:
         raise ValueError(f"expected stakes that sum to {state['total']}, got {fsum(stakes.values())}; restore the "
                          "state from a copy")
-    self.total, self.bets, self.stakes, self.past = state['total'], state['bets'], stakes, past
     # Not Fraction(x), for which '1e999999999' is a number of a billion digits.
-    self._moved = {(who, reason): Fraction(*map(int, x.split('/'))) for who, reason, x in state['moved']}
+    moved = {(who, reason): Fraction(*map(int, x.split('/'))) for who, reason, x in state['moved']}
+    net = abs(float(sum(moved.values())))               # the first holder gets all, out of nothing
+    if min(net, abs(net - self.total)) > 1e-9 or not {reason for _, reason in moved} <= _REASONS:
+        raise ValueError(f"expected movements that sum to 0, each for one of {', '.join(sorted(_REASONS))}, got "
+                         "others; restore the state from a copy")
+    self.bets, self.stakes, self.past, self._moved = state['bets'], stakes, past, moved
 
 # %% ../../nbs/02_economy/03_market.ipynb #mar00012
 class MarketConfig(BaseModel):
