@@ -410,10 +410,10 @@ class Entry(NamedTuple):
     def __call__(self, data: RunData, **how) -> alt.TopLevelMixin: return self.draw(data, **how)
 
 def charts_of(data: RunData) -> dict[str, Entry]:
-    "The charts of a run: where there is a market, who is believed, in place of energy and its flows"
+    "The charts of a run: where there is a market, who is believed, in place of energy, its flows, and merging"
     if not believed(data): return dict(CHARTS)
     return {'beliefs' if name == 'energy' else name: Entry('stakes', chart_beliefs) if name == 'energy' else entry
-            for name, entry in CHARTS.items() if name != 'flows'}
+            for name, entry in CHARTS.items() if name != 'flows' and (entry.group != 'merging' or len(data.gates))}
 
 CHARTS = {'accuracy': Entry('learning', chart_accuracy), 'roi': Entry('learning', chart_roi),
           'curriculum': Entry('learning', chart_curriculum), 'energy': Entry('energy', chart_energy),

@@ -14,7 +14,7 @@ from pathlib import Path
 import altair as alt
 import pandas as pd
 
-from .run_charts import charts_of, chart_accuracy, chart_roi
+from .run_charts import believed, charts_of, chart_accuracy, chart_roi
 from .offline_page import figure, inert, page, table_html, write_page
 from .run_comparison import beside, read_runs
 from .tables import (KNOWN, NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, lineage_order, load,
@@ -66,10 +66,16 @@ def _facts(data: RunData, table: pd.DataFrame) -> str:
         'ROI': (f"{last['ROI']:.2f}", f"{before['ROI']:.2f} before"),
         'alive': (f"{last['alive']:.0f}", f"{int(data.generations['births'].sum()):,} births, "
                                           f"{int(data.generations['deaths'].sum()):,} deaths"),
-        'energy': (f"{last['energy']:,.1f}", f"{before['energy']:,.1f} before")}
+        **_held(data, last, before)}
     return '<dl class="facts">' + ''.join(
         f'<div><dt>{inert(name)}</dt><dd>{inert(value)}<small>{inert(small)}</small></dd></div>'
         for name, (value, small) in facts.items()) + '</dl>'
+
+def _held(data: RunData, last: pd.Series, before: pd.Series) -> dict[str, tuple[str, str]]:
+    "Energy; where there is a market, in which there is always as much of it, among how many belief is shared"
+    if not believed(data): return {'energy': (f"{last['energy']:,.1f}", f"{before['energy']:,.1f} before")}
+    shared = data.generations['effective_population']
+    return {'believed': (f'{shared.iloc[-1]:.1f}', f'{shared.mean():.1f} on average')}
 
 def _head(data: RunData, table: pd.DataFrame) -> str:
     about = ' · '.join(f'{inert(key)} {inert(value, 60)}' for key, value in data.about.items())
@@ -123,7 +129,7 @@ def _one(data: RunData, limit: int, log: Callable[[str], None]) -> tuple[str, di
         log(f'drawing {name}')
         shown, drawn[name] = _figure(name, entry(data))
         groups[entry.group] = groups.get(entry.group, '') + shown
-    for group in dict.fromkeys([*groups, *_BELOW]):
+    for group in dict.fromkeys([*groups, *(g for g in _BELOW if g != 'merging' or 'merging' in groups)]):
         charts = f'<div class="charts">{groups[group]}</div>' if group in groups else ''
         sections[group.capitalize()] = charts + tables.get(_BELOW.get(group), '')
     return _head(data, table), sections, drawn

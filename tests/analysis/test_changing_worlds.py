@@ -10,7 +10,7 @@ from scripted import chance_decides
 from synthetic import records
 
 from evolora.analysis.run_charts import CHARTS, charts_of, chart_accuracy, chart_beliefs, chart_lineage, lacks
-from evolora.analysis.run_dashboard import tame
+from evolora.analysis.run_dashboard import _one, tame
 from evolora.analysis.tables import _world_of, balances, dormant_table, gather, load, world_table
 from evolora.analysis.theme import stretches
 from evolora.ecology.config import changed_config, load_config
@@ -151,6 +151,15 @@ def test_stakes_are_bands_that_fill_the_chart(data):
     rows = next(pd.DataFrame(r) for r in spec['datasets'].values() if 'energy' in r[0])
     assert np.allclose(rows.groupby('generation')['energy'].sum(), 1, atol=1e-3) and lacks(spec) == []
     assert not {'energy', 'flows'} & charts_of(data).keys() and charts_of(data)['beliefs'].group == 'stakes'
+
+
+def test_where_nobody_asks_to_merge_nothing_is_shown_of_it(data, tmp_path):
+    assert {'gates', 'turns', 'attempts'} & charts_of(data).keys() == ({'gates', 'turns', 'attempts'} if len(data.gates)
+                                                                      else set())
+    none = replace(data, gates=data.gates.iloc[:0])
+    head, sections, _ = _one(none, 20, print)
+    assert 'Merging' not in sections and {'Learning', 'Stakes', 'Population', 'Answers'} <= {*sections}
+    assert '<dt>believed</dt>' in head and '<dt>energy</dt>' not in head
 
 
 # --- which worlds an organelle knows
