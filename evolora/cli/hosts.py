@@ -72,15 +72,18 @@ def measure(host: Annotated[str, typer.Option(help=HOSTS)] = 'embedded',
             n: Annotated[int, typer.Option(min=8, help='Selection tasks per family.')] = 96,
             families: Annotated[str, typer.Option(help='Families and cells, like `regex.explain,math:4`; `all`: those '
                                                   'of the default world.')] = 'all',
+            form: Annotated[str, typer.Option(help='How questions are put: `plain`, `instruction`, `shots` or `both`; '
+                                              'a chat model needs one of the last two.')] = 'plain',
             out: Annotated[Path | None, typer.Option(help='A new JSON file for the table.')] = None):
     "Measure parse rate, pass@1 and pass@8 in every family."
     from evolora.experiments.trainer import cells_named
     from evolora.host.model import load_host
     from evolora.host.pretraining import skill_table, write_skills
     from evolora.tasks.families import CELLS
+    from evolora.tasks.forms import form_named
     new_file(out)
-    cells = CELLS if families == 'all' else cells_named(families)
-    loaded = load_host(host, threads=1)
+    cells, form = CELLS if families == 'all' else cells_named(families), form_named(form)
+    loaded = load_host(host, threads=1).in_form(form)
     with progress() as bar: table = skill_table(loaded, n=n, cells=cells, on_way=bar.reached)
-    show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family')
+    show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family, put as {form}')
     if out: print(f'written: {write_skills(table, out)}')
