@@ -401,7 +401,7 @@ def share_of(plan: Plan, shard: int, shards: int) -> list[Cell]:
 # %% ../../nbs/13_experiments/07_study_plan.ipynb #bd5ce81e
 _DECIDING = ('utils/randomness.py', 'utils/statistics.py', 'economy', 'tasks', 'host', 'organelles', 'assimilation',
              'ecology', 'evaluation', *(f'experiments/{name}.py' for name in (
-                 'trainer', 'baselines', 'study_results', 'merge_audit', 'study_cell')))
+                 'trainer', 'baselines', 'world_arms', 'study_results', 'merge_audit', 'study_cell')))
 
 def _bare(tree: ast.AST) -> ast.AST:
     "A syntax tree without docstrings"
