@@ -8,6 +8,7 @@ __all__ = ['HOSTS', 'host_app', 'unfinished', 'finite', 'interruptible', 'fetch'
 # %% ../../nbs/15_cli/03_hosts.ipynb #435460a9
 import math
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -74,16 +75,22 @@ def measure(host: Annotated[str, typer.Option(help=HOSTS)] = 'embedded',
                                                   'of the default world.')] = 'all',
             form: Annotated[str, typer.Option(help='How questions are put: `plain`, `instruction`, `shots` or `both`; '
                                               'a chat model needs one of the last two.')] = 'plain',
+            conventions: Annotated[bool, typer.Option('--conventions', help='Measure instead which share of answers is '
+                                                      'right under each convention of a family: what grades could '
+                                                      'bring out in a world that changes.')] = False,
             out: Annotated[Path | None, typer.Option(help='A new JSON file for the table.')] = None):
-    "Measure parse rate, pass@1 and pass@8 in every family."
+    "Measure parse rate, pass@1 and pass@8 in every family, or what is right under other conventions."
     from evolora.experiments.trainer import cells_named
     from evolora.host.model import load_host
+    from evolora.host.habit_host import habit_table, several
     from evolora.host.pretraining import skill_table, write_skills
     from evolora.tasks.families import CELLS
     from evolora.tasks.forms import form_named
     new_file(out)
     cells, form = CELLS if families == 'all' else cells_named(families), form_named(form)
     loaded = load_host(host, threads=1).in_form(form)
-    with progress() as bar: table = skill_table(loaded, n=n, cells=cells, on_way=bar.reached)
+    with progress() as bar:
+        if conventions: table = habit_table(loaded, n=n, cells=several(cells), on_rows=partial(bar.reached, 'answers'))
+        else: table = skill_table(loaded, n=n, cells=cells, on_way=bar.reached)
     show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family, put as {form}')
     if out: print(f'written: {write_skills(table, out)}')
