@@ -5,6 +5,7 @@ from . import diagnosis as diagnosis
 from . import ecology as ecology
 from . import knobs as knobs
 from . import lifecycle as lifecycle
+from . import price_equation as price_equation
 from . import record as record
 from . import run_folder as run_folder
 from . import serving as serving
@@ -66,4 +67,8 @@ from .sessions import (
     Session as Session, begin_session as begin_session, check_record as check_record, check_tables as check_tables,
     check_unedited as check_unedited, colony as colony, colony_births as colony_births,
     colony_ecology as colony_ecology, resume_session as resume_session,
+)
+from .price_equation import (
+    Change as Change, Descent as Descent, Heredity as Heredity, heredity as heredity, price as price,
+    reliability_of as reliability_of, true_variance as true_variance,
 )

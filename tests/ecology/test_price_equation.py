@@ -1,0 +1,83 @@
+"""The books of evolution add up, whoever lives, dies, is born of one or two, or comes from nowhere."""
+from math import fsum
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evolora.ecology.price_equation import Change, Descent, heredity, price, reliability_of, true_variance
+
+VALUES = st.floats(-1e3, 1e3)
+
+
+@st.composite
+def generations(draw):
+    "A generation: values before and after, and where the new ones come from"
+    before = {f'o{i}': z for i, z in enumerate(draw(st.lists(VALUES, min_size=1, max_size=12)))}
+    after = {who: draw(VALUES) for who in before if draw(st.booleans())}
+    born = {}
+    for i in range(draw(st.integers(0 if after else 1, 6))):
+        parents = tuple(draw(st.lists(st.sampled_from([*before]), max_size=3)))
+        born[f'n{i}'], after[f'n{i}'] = Descent(parents, draw(st.sampled_from(['birth', 'merge']))), draw(VALUES)
+    return before, after, born
+
+
+def mean(values): return fsum(values.values()) / len(values)
+
+
+@settings(deadline=None)
+@given(generations())
+def test_the_terms_add_up_to_the_change(life):
+    before, after, born = life
+    assert price(before, after, born).total == pytest.approx(mean(after) - mean(before), abs=1e-9)
+
+
+@settings(deadline=None)
+@given(generations(), st.floats(-5, 5), st.floats(-10, 10))
+def test_units_and_the_zero_of_the_value_do_not_matter(life, scale, shift):
+    before, after, born = life
+    moved = [{who: scale * z + shift for who, z in values.items()} for values in (before, after)]
+    assert price(*moved, born) == pytest.approx([scale * x for x in price(before, after, born)], abs=1e-6)
+
+
+@settings(deadline=None)
+@given(st.lists(VALUES, min_size=2, max_size=12), st.integers(0, 2 ** 31))
+def test_selection_is_the_covariance_of_offspring_and_value(values, seed):
+    rng, before = np.random.default_rng(seed), {f'o{i}': z for i, z in enumerate(values)}
+    children = rng.integers(0, 3, len(values))
+    if not children.sum(): children[0] = 1
+    born = {f'n{i}-{k}': Descent((f'o{i}',)) for i, n in enumerate(children) for k in range(n)}
+    after = {who: before[descent.parents[0]] for who, descent in born.items()}
+    found = price(before, after, born)
+    assert found.selection == pytest.approx(np.cov(children, values, ddof=0)[0, 1] / children.mean(), abs=1e-6)
+    assert found[1:] == pytest.approx([0] * 4, abs=1e-9)
+
+
+def test_a_term_is_zero_where_what_it_counts_did_not_happen():
+    before = {'a': 1., 'b': 2., 'c': 4.}
+    assert price(before, {'a': 3., 'b': 2., 'c': 4.}, {}) == pytest.approx([0, 2 / 3, 0, 0, 0])
+    child = price(before, {**before, 'd': 5.}, {'d': Descent(('c',))})
+    assert (child.learning, child.merge, child.arrivals) == (0, 0, 0) and child.birth == pytest.approx(1 / 4)
+    assert Change(1, 2, 3, 4, 5) + Change(1, 1, 1, 1, 1) == Change(2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize('h2', [0., .4, 1.])
+def test_the_slope_is_that_of_the_truth_not_of_the_measure(h2):
+    rng = np.random.default_rng(0)
+    truth = rng.normal(0, 1, 5000)
+    child, seen = h2 * truth + rng.normal(0, .3, 5000), truth + rng.normal(0, .7, 5000)
+    found = heredity(seen, child, np.full(5000, .49))
+    assert found.slope == pytest.approx(h2, abs=.05) and found.low < found.slope < found.high
+    assert heredity(seen, child).slope == pytest.approx(h2 / 1.49, abs=.05)
+
+
+def test_reliability_is_the_share_that_is_not_luck():
+    rng = np.random.default_rng(1)
+    for share in (0., .5, .9):
+        truth = rng.normal(0, np.sqrt(share), 20_000)
+        seen = truth + rng.normal(0, np.sqrt(1 - share), 20_000)
+        errors = np.full(20_000, 1 - share)
+        assert reliability_of(seen, errors) == pytest.approx(share, abs=.03)
+        assert true_variance(seen, errors) == pytest.approx(share, abs=.03)
+    assert reliability_of([1., 1.], [0., 0.]) == 0 == reliability_of([], [])
