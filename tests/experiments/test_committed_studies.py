@@ -10,7 +10,7 @@ from evolora.experiments.study_results import Results, crossed
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-COMMITTED = ('learning', 'longer', 'merges', 'untuned', 'worlds', 'worlds_seats')
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_seats')
 
 
 @pytest.fixture(scope='module')
@@ -28,6 +28,8 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('learning', 'random_search', 'frozen', None), ('learning', 'ecology', 'frozen', None),
     ('learning', 'single', 'frozen', None), ('learning', 'sft', 'frozen', None),
     ('learning', 'ecology', 'single', None), ('learning', 'ecology', 'rft', None),
+    ('real', 'ecology', 'frozen', None), ('real', 'ecology', 'single', None), ('real', 'ecology', 'rft', None),
+    ('real', 'ecology', 'sft', None),
     ('longer', 'ecology', 'single', None), ('merges', 'with', 'without', 'routed'),
     ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None),
     ('worlds_seats', 'ecology', 'recent', None), ('worlds_seats', 'ecology_other', 'recent_other', None),
