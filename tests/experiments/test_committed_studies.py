@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from evolora.experiments.changing_worlds import kept
 from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
 from evolora.experiments.study_results import Results, crossed
@@ -10,7 +11,8 @@ from evolora.experiments.study_results import Results, crossed
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_seats')
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_memory', 'worlds_parts',
+             'worlds_seats')
 
 
 @pytest.fixture(scope='module')
@@ -33,6 +35,8 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('longer', 'ecology', 'single', None), ('merges', 'with', 'without', 'routed'),
     ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None),
     ('worlds_seats', 'ecology', 'recent', None), ('worlds_seats', 'ecology_other', 'recent_other', None),
+    ('worlds_parts', 'births_other', 'bank_other', None), ('worlds_parts', 'ecology', 'drawn', None),
+    ('worlds_parts', 'ecology', 'no_ageing', None), ('worlds_parts', 'ecology', 'family_books', None),
     ('worlds', 'ecology', 'reset', None), ('worlds', 'ecology', 'posterior', None),
     ('untuned', 'ecology', 'unmerged', 'routed'), ('untuned', 'ecology', 'unmerged', 'best')])
 def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
@@ -67,3 +71,11 @@ def test_the_best_of_single_adapters_and_of_banks_is_the_one_that_readme_names(r
     right = {arm: results['worlds'].right(arm, ('id',)).mean() for arm in results['worlds'].cells}
     best = lambda arms: max(arms, key=right.get)
     assert best(['one', 'wide', 'reset', 'context']) == 'reset' and best(['thompson', 'gradient']) == 'thompson'
+
+
+@pytest.mark.parametrize('after', (4, 16))
+def test_readme_has_what_is_remembered(after):
+    study = Study('worlds_memory', RESULTS / 'worlds_memory')
+    found = kept(study.plan, study.cells(), after=after).set_index('condition').loc['ecology']
+    text = [f'{found[k]:.2f}'.removeprefix('0') for k in ('estimate', 'low', 'high')]
+    assert text[0] in README and f'[{text[1]}, {text[2]}]' in README, text
