@@ -63,42 +63,52 @@ def _descent(who: str, born: Mapping[str, Descent], before: Mapping[str, float])
     return how, tuple(parents)
 
 # %% ../../nbs/07_ecology/14_price_equation.ipynb #prc00012
+def _rows(*rows: Iterable[float]) -> list[np.ndarray]:
+    "Rows of finite numbers of one length"
+    found = [np.fromiter(row, float) for row in rows]
+    if len({len(row) for row in found}) > 1 or not all(np.isfinite(row).all() for row in found):
+        raise ValueError(f"expected rows of finite numbers of one length, got {', '.join(str(len(r)) for r in found)} "
+                         "of them; leave out pairs that were not measured")
+    return found
+
 def true_variance(values: Iterable[float], errors: Iterable[float]) -> float: # squared standard errors
     "The variance between members that is not luck; 0 where luck explains all, or there are fewer than two"
-    values, errors = np.fromiter(values, float), np.fromiter(errors, float)
-    if len(values) != len(errors) or not (errors >= 0).all():
-        raise ValueError(f"expected a squared standard error of 0 or more for each value, got {len(values)} and "
-                         f"{len(errors)}")
+    values, errors = _rows(values, errors)
+    if (errors < 0).any(): raise ValueError(f"expected squared standard errors of 0 or more, got {errors.min():g}")
     return max(0., float(values.var(ddof=1) - errors.mean())) if len(values) > 1 else 0.
 
 def reliability_of(values: Iterable[float], errors: Iterable[float]) -> float:
     "The share of the variance between members that is not luck"
-    values = [*values]
-    seen = float(np.var(values, ddof=1)) if len(values) > 1 else 0.
-    return true_variance(values, errors) / seen if seen else 0.
+    values, errors = [*values], [*errors]
+    real, seen = true_variance(values, errors), float(np.var(values, ddof=1)) if len(values) > 1 else 0.
+    return real / seen if seen else 0.
 
 # %% ../../nbs/07_ecology/14_price_equation.ipynb #prc00014
 class Heredity(NamedTuple):
     "How much children take after their parents"
     slope: float        # of child on mid-parent, corrected for luck in the measure of parents; nan without evidence
-    low: float          # one standard error below and above
-    high: float
+    error: float        # its standard error
     pairs: int
 
-    def response(self, differential: float) -> float:
-        "What the breeder's equation expects of parents that are better than their generation by so much"
-        return self.slope * differential
+    def response(self, differential: float, # by how much chosen parents are better than their generation, as measured
+                 reliability: float = 1.) -> float: # of that measure
+        "How much better their children are than those of all, by the breeder's equation"
+        return self.slope * reliability * differential
 
 def heredity(parents: Iterable[float], children: Iterable[float], # value of mid-parents, and of their children
-             errors: Iterable[float] = ()) -> Heredity: # squared standard errors of the mid-parents; none are 0
-    "The regression of children on mid-parents; nan where fewer than three pairs, or no true differences, are there"
-    x, y, s = (np.fromiter(given, float) for given in (parents, children, errors))
-    if not len(s): s = np.zeros(len(x))
-    if not len(x) == len(y) == len(s):
-        raise ValueError(f"expected as many children as mid-parents and errors, got {len(x)}, {len(y)} and {len(s)}")
-    real = true_variance(x, s)
-    if len(x) < 3 or real < 1e-12: return Heredity(np.nan, np.nan, np.nan, len(x))
-    slope = float(np.cov(x, y)[0, 1]) / real
-    rest = y - y.mean() - slope * (x - x.mean())
-    error = float(np.sqrt(rest.var(ddof=2) / len(x))) * np.sqrt(x.var(ddof=1)) / real
-    return Heredity(slope, slope - error, slope + error, len(x))
+             errors: Iterable[float] = (), # squared standard errors of the mid-parents; none are 0
+             generations: Iterable[int] = ()) -> Heredity: # of each pair; none are all of one
+    "The regression of children on mid-parents; nan with fewer than five pairs, or without true differences to speak of"
+    x, y, s, at = (np.fromiter(given, float) for given in (parents, children, errors, generations))
+    x, y, s, at = _rows(x, y, s if len(s) else np.zeros(len(x)), at if len(at) else np.zeros(len(x)))
+    for generation in np.unique(at):
+        own = at == generation
+        x[own], y[own] = x[own] - x[own].mean(), y[own] - y[own].mean()
+    free = len(x) - len(np.unique(at)) - 1
+    if free < 3: return Heredity(np.nan, np.nan, len(x))
+    seen, luck = float(x @ x) / (free + 1), float(s.mean())
+    real = seen - luck
+    if real <= 2 * seen * np.sqrt(2 / (free + 1)) * (luck > 0) or seen <= 0: return Heredity(np.nan, np.nan, len(x))
+    slope = float(x @ y) / (free + 1) / real
+    rest = float(np.square(y - slope * x).sum()) / free
+    return Heredity(slope, float(np.sqrt((seen * rest + (slope * luck)**2) / (free + 1))) / real, len(x))
