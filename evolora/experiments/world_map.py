@@ -44,9 +44,9 @@ def answers_by_bayes(organelles: int, # among whom belief is shared
                      other: float) -> float: # that the others give to it
     "Graded answers, one by one, until belief is with the right organelle, after a long reign of another one"
     if not (organelles > 1 and 0 < even < 1 and 0 < other < right and right + (organelles - 1) * other <= 1):
-        raise ValueError("expected two or more organelles, a share between 0 and 1, 0 < other < right, and answers that "
-                         f"together are not likelier than 1, got {organelles}, {even}, {other} and {right}; a share "
-                         "of 0 is a belief that may never turn")
+        raise ValueError("expected two or more organelles, a share between 0 and 1, 0 < other < right, and answers "
+                         f"that together are not likelier than 1, got {organelles}, {even}, {other} and {right}; a "
+                         "share of 0 is a belief that may never turn")
     nats = right * log((1 - other) / (1 - right)) + other * log(right / other)
     return log(organelles / even) / nats + (organelles - 2) / 2
 
