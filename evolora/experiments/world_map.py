@@ -152,7 +152,7 @@ def theory_chart(table: pd.DataFrame, line: Callable[[float], float], # lead by 
         x=x, y=alt.Y('lead:Q', title=f'ecology − {against}, share of answers'),
         color=alt.Color('kind:N', title=None, sort=kinds, legend=legend,
                         scale=alt.Scale(range=[BLUE, ORANGE, VERMILION, GREY])),
-        shape=alt.Shape('kind:N', title=None, sort=kinds, legend=legend),
+        shape=alt.Shape('kind:N', sort=kinds, legend=None),
         tooltip=['kind', 'period', alt.Tooltip('lead:Q', format='+.3f')])
     said = '; '.join(f'{r.kind}, period {r.period}: {100 * r.lead:+.0f}' for r in shown.itertuples())
     return alt.layer(zero, theory, points).properties(
