@@ -413,7 +413,7 @@ def charts_of(data: RunData) -> dict[str, Entry]:
     "The charts of a run: where there is a market, who is believed, in place of energy, its flows, and merging"
     if not believed(data): return dict(CHARTS)
     return {'beliefs' if name == 'energy' else name: Entry('stakes', chart_beliefs) if name == 'energy' else entry
-            for name, entry in CHARTS.items() if name != 'flows' and (entry.group != 'merging' or len(data.gates))}
+            for name, entry in CHARTS.items() if name != 'flows' and entry.group != 'merging'}
 
 CHARTS = {'accuracy': Entry('learning', chart_accuracy), 'roi': Entry('learning', chart_roi),
           'curriculum': Entry('learning', chart_curriculum), 'energy': Entry('energy', chart_energy),

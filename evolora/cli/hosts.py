@@ -82,7 +82,7 @@ def measure(host: Annotated[str, typer.Option(help=HOSTS)] = 'embedded',
     "Measure parse rate, pass@1 and pass@8 in every family, or what is right under other conventions."
     from evolora.experiments.trainer import cells_named
     from evolora.host.model import load_host
-    from evolora.host.habit_host import habit_table, several
+    from evolora.host.habit_host import habit_table, with_conventions
     from evolora.host.pretraining import skill_table, write_skills
     from evolora.tasks.families import CELLS
     from evolora.tasks.forms import form_named
@@ -90,7 +90,9 @@ def measure(host: Annotated[str, typer.Option(help=HOSTS)] = 'embedded',
     cells, form = CELLS if families == 'all' else cells_named(families), form_named(form)
     loaded = load_host(host, threads=1).in_form(form)
     with progress() as bar:
-        if conventions: table = habit_table(loaded, n=n, cells=several(cells), on_rows=partial(bar.reached, 'answers'))
-        else: table = skill_table(loaded, n=n, cells=cells, on_way=bar.reached)
-    show(table.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family, put as {form}')
+        if not conventions: table = skill_table(loaded, n=n, cells=cells, on_way=bar.reached)
+        else: table = habit_table(loaded, n=n, cells=with_conventions(cells), on_rows=partial(bar.reached, 'answers'))
+    short = table.rename(columns=lambda name: name.removeprefix('convention '))        # a family has up to five of them
+    show(short.reset_index().round(3), f'{loaded.id}: {n} selection tasks a family, put as {form}' + conventions * (
+        '; the share of sampled answers right under convention 0, 1, …, or none'))
     if out: print(f'written: {write_skills(table, out)}')

@@ -69,6 +69,6 @@ from .sessions import (
     colony_ecology as colony_ecology, resume_session as resume_session,
 )
 from .price_equation import (
-    Change as Change, Descent as Descent, Heredity as Heredity, heredity as heredity, price as price,
-    reliability_of as reliability_of, true_variance as true_variance,
+    Descent as Descent, Heredity as Heredity, PriceTerms as PriceTerms, heredity as heredity,
+    price_terms as price_terms, reliability_of as reliability_of, true_variance as true_variance,
 )

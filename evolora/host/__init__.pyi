@@ -58,5 +58,5 @@ from .pretraining import (
 )
 from .habit_host import (
     HABIT_CELLS as HABIT_CELLS, HABIT_DEPTHS as HABIT_DEPTHS, HABIT_FOCUS as HABIT_FOCUS,
-    HabitConfig as HabitConfig, habit_table as habit_table, several as several,
+    HabitConfig as HabitConfig, habit_table as habit_table, with_conventions as with_conventions,
 )

@@ -153,13 +153,13 @@ def test_stakes_are_bands_that_fill_the_chart(data):
     assert not {'energy', 'flows'} & charts_of(data).keys() and charts_of(data)['beliefs'].group == 'stakes'
 
 
-def test_where_nobody_asks_to_merge_nothing_is_shown_of_it(data, tmp_path):
-    assert {'gates', 'turns', 'attempts'} & charts_of(data).keys() == ({'gates', 'turns', 'attempts'} if len(data.gates)
-                                                                      else set())
-    none = replace(data, gates=data.gates.iloc[:0])
-    head, sections, _ = _one(none, 20, print)
-    assert 'Merging' not in sections and {'Learning', 'Stakes', 'Population', 'Answers'} <= {*sections}
+def test_a_market_shows_who_is_believed_and_nothing_of_energy_or_merging(data):
+    head, sections, _ = _one(data, 20, print)
+    assert {'Learning', 'Stakes', 'Population', 'Answers'} <= {*sections} and not {'Merging', 'Energy'} & {*sections}
     assert '<dt>believed</dt>' in head and '<dt>energy</dt>' not in head
+    plain = gather(records(generations=8, size=6))
+    head, sections, _ = _one(plain, 20, print)
+    assert {'Merging', 'Energy'} <= {*sections} and '<dt>energy</dt>' in head and '<dt>believed</dt>' not in head
 
 
 # --- which worlds an organelle knows

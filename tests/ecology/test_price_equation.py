@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evolora.ecology.price_equation import Change, Descent, heredity, price, reliability_of, true_variance
+from evolora.ecology.price_equation import PriceTerms, Descent, heredity, price_terms, reliability_of, true_variance
 
 VALUES = st.floats(-1e3, 1e3)
 
@@ -30,7 +30,7 @@ def mean(values): return fsum(values.values()) / len(values)
 @given(generations())
 def test_the_terms_add_up_to_the_change(life):
     before, after, born = life
-    assert price(before, after, born).total == pytest.approx(mean(after) - mean(before), abs=1e-9)
+    assert price_terms(before, after, born).total == pytest.approx(mean(after) - mean(before), abs=1e-9)
 
 
 @settings(deadline=None)
@@ -41,7 +41,7 @@ def test_each_term_is_what_its_name_says(life):
     kind = {who: 'learning' if who in before else born[who].how for who in after}
     ids, descended = [*before], [who for who in after if kin[who]]
     weight = np.array([sum(kin[who].count(p) / len(kin[who]) for who in descended) for p in ids])
-    found = price(before, after, born)
+    found = price_terms(before, after, born)
     if not descended: return
     value = np.array([before[p] for p in ids])
     assert found.selection == pytest.approx(np.cov(weight, value, ddof=0).item(0, 1) / weight.mean(), abs=1e-6)
@@ -58,7 +58,7 @@ def test_each_term_is_what_its_name_says(life):
 def test_units_and_the_zero_of_the_value_do_not_matter(life, scale, shift):
     before, after, born = life
     moved = [{who: scale * z + shift for who, z in values.items()} for values in (before, after)]
-    assert price(*moved, born) == pytest.approx([scale * x for x in price(before, after, born)], abs=1e-6)
+    assert price_terms(*moved, born) == pytest.approx([scale * x for x in price_terms(before, after, born)], abs=1e-6)
 
 
 @settings(deadline=None)
@@ -69,17 +69,17 @@ def test_selection_is_the_covariance_of_offspring_and_value(values, seed):
     if not children.sum(): children[0] = 1
     born = {f'n{i}-{k}': Descent((f'o{i}',)) for i, n in enumerate(children) for k in range(n)}
     after = {who: before[descent.parents[0]] for who, descent in born.items()}
-    found = price(before, after, born)
+    found = price_terms(before, after, born)
     assert found.selection == pytest.approx(np.cov(children, values, ddof=0)[0, 1] / children.mean(), abs=1e-6)
     assert found[1:] == pytest.approx([0] * 4, abs=1e-9)
 
 
 def test_a_term_is_zero_where_what_it_counts_did_not_happen():
     before = {'a': 1., 'b': 2., 'c': 4.}
-    assert price(before, {'a': 3., 'b': 2., 'c': 4.}, {}) == pytest.approx([0, 2 / 3, 0, 0, 0])
-    child = price(before, {**before, 'd': 5.}, {'d': Descent(('c',))})
+    assert price_terms(before, {'a': 3., 'b': 2., 'c': 4.}, {}) == pytest.approx([0, 2 / 3, 0, 0, 0])
+    child = price_terms(before, {**before, 'd': 5.}, {'d': Descent(('c',))})
     assert (child.learning, child.merge, child.arrivals) == (0, 0, 0) and child.birth == pytest.approx(1 / 4)
-    assert Change(1, 2, 3, 4, 5) + Change(1, 1, 1, 1, 1) == Change(2, 3, 4, 5, 6)
+    assert PriceTerms(1, 2, 3, 4, 5) + PriceTerms(1, 1, 1, 1, 1) == PriceTerms(2, 3, 4, 5, 6)
 
 
 @pytest.mark.parametrize('h2', [0., .4, 1.])

@@ -7,6 +7,7 @@ from evolora.experiments.changing_worlds import kept
 from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
 from evolora.experiments.study_results import Results, crossed
+from evolora.tasks.task_sets import task_hashes
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
@@ -24,6 +25,8 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     study = Study(name, RESULTS / name)
     assert name in own_studies() and not study.missing() and len(study.record['openings']) == 1
     assert study.record['fingerprint'] == study.plan.fingerprint
+    marks, cells = task_hashes(), study.cells().values() # nobody could repeat others
+    assert cells and all({k: cell['hashes'][k] for k in marks} == marks for cell in cells)
 
 
 @pytest.mark.parametrize('study,a,b,way', [
