@@ -105,7 +105,6 @@ class EcologyConfig(BaseModel):
         if self.market and not self.temperature: raise ValueError('temperature expected above 0 with a market, got '
                                                                   '0; the likelihood of greedy answers is 1 or 0')
         for name, value, why in (('assimilation.merges', self.assimilation.merges, 'organelles are recruited'),
-                                 ('variation.offspring', self.variation.offspring, 'organelles are recruited'),
                                  ('feedback', self.feedback, 'stakes move by graded answers alone')):
             if self.market and value:
                 raise ValueError(f'{name} expected 0 where there is a market, got {value}; there {why}')

@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from ..assimilation.pairing import Assimilation
 from ..assimilation.trials import Child
 from .variation import (JUDGED_BY, OPERATORS, Offspring, VariationConfig, champions, choose_parents,
-                                       competence, make_offspring, survivors)
+                                       competence, limits, make_offspring, survivors)
 from ..economy.ledger import Ledger
 from ..host.adapters import Factors
 from ..organelles.population import Organelle, Population, Traits
@@ -61,6 +61,9 @@ class Demography:
 def found(self: Demography, generation: int, *, rank: int, traits: Traits, step: float,
           reason: str = 'founder') -> Organelle: # or recruit, where there is a market
     "A founder, or one that comes later: a no-op, or mutated if `step` is above 0"
+    if decades := self.config.spread:
+        factor = traits.plasticity * 10 ** (decades * (self.rng('founder traits', self.population.births).random() - .5))
+        traits = traits.model_copy(update={'plasticity': float(np.clip(factor, *limits('plasticity')))})
     one = self.population.birth(rank=rank, traits=traits, generation=generation, operator=reason,
                                 rng=self.rng('founder', self.population.births))
     if step:
@@ -79,6 +82,12 @@ def _welcome(self: Demography, one: Organelle, payers: Sequence[str], generation
     self.births[one.id] = {n: (A.cpu(), B.cpu()) for n, (A, B) in self.population.factors(one.id).items()}
     self._note('birth', one, generation, reason)
     return one
+
+@patch
+def welcome_child(self: Demography, child: Offspring, generation: int) -> Organelle:
+    "Birth of a child by variation"
+    one = self.population.birth(child.factors, generation=generation, **child.birth)
+    return self._welcome(one, one.parents, generation)
 
 @patch
 def admit(self: Demography, child: Child, generation: int, *, absorb: bool = False) -> Organelle:
@@ -153,9 +162,7 @@ def _reproduce(self: Demography, parents: pd.DataFrame, best: dict[str, str], ge
         able = adult & np.array([self.ledger.balance(id) >= price for id in parents.index])
         able = parents[able & ~parents.index.isin(list(self.assimilation.trials))]  # a stipend is for no children
         if not len(able): break
-        child = self._conceive(able, best, rng, self.rng('variation', i))
-        one = self.population.birth(child.factors, generation=generation, **child.birth)
-        self._welcome(one, one.parents, generation)
+        self.welcome_child(self._conceive(able, best, rng, self.rng('variation', i)), generation)
 
 @patch
 def _conceive(self: Demography, able: pd.DataFrame, best: dict[str, str], rng, variation) -> Offspring:

@@ -41,6 +41,7 @@ class Generation:
     merges: tuple = ()                              # a `trials.Merge` for each child that was admitted
     knobs: list[dict] | None = None                 # settings that a user changed, see `controls`
     feedback: list[dict] | None = None              # human feedback on answers, positive and negative
+    evolution: list[dict] | None = None             # after a census, what became of the population since the last one
 
     @property
     def tables(self) -> dict[str, list[dict]]:
@@ -50,12 +51,13 @@ class Generation:
         return {'generations': [self.row], 'episodes': self.episodes, 'ledger': self.ledger, 'lineage': self.lineage,
                 'gates': [vars(d) | {'partners': list(d.partners)} for d in self.decisions],
                 'tokens': self.tokens or [], 'knobs': self.knobs or [], 'feedback': self.feedback or [],
+                'evolution': self.evolution or [],
                 'timings': [self.timing]}
 
     def numbers_only(self) -> 'Generation':
         "The same without cells and tables, for the memory of a long life"
         return replace(self, row=self.row | {'cells': {}}, episodes=None, ledger=None, lineage=None, decisions=None,
-                       tokens=None, merges=(), knobs=None, feedback=None)
+                       tokens=None, merges=(), knobs=None, feedback=None, evolution=None)
 
     def explain(self, organelle: str) -> str:
         "A sentence for each gate that this organelle met; ValueError once the decisions have been let go"

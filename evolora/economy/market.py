@@ -6,13 +6,13 @@
 __all__ = ['Book', 'MarketConfig', 'Market', 'likelihood_of']
 
 # %% ../../nbs/02_economy/03_market.ipynb #mar00003
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import fsum
 
 import pandas as pd
 from fastcore.basics import patch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..utils.text import escape
 from .ledger import Audit
@@ -41,6 +41,17 @@ class Book:
         part = nonnegative('part', part, high=1).item() if self.stakes else 1.
         self._set({k: w * (1 - part) for k, w in self.stakes.items()} | {who: self.total * part}, 'birth')
         self.past[who] = fsum(self.past.values()) / len(self.past) if self.past else self.total
+
+    def divide(self, who: str, parents: Sequence[str], part: float = .5) -> None:
+        "A new holder gets this part of what each of its parents holds, and of their past: nobody else's stake moves"
+        if who in self.stakes: raise ValueError(f"expected a new holder, got {who!r}, which holds a stake already")
+        part, new, past = nonnegative('part', part, high=1).item(), dict(self.stakes), dict(self.past)
+        if not parents: raise ValueError(f"expected parents of {who!r}, got none; let it enter")
+        for parent in parents:
+            new[parent], past[parent] = self._known(parent) * (1 - part), self.past[parent] * (1 - part)
+        new[who] = part * fsum(self.stakes[parent] for parent in parents)
+        self._set(new, 'birth')
+        self.past = past | {who: part * fsum(self.past[parent] for parent in parents)}
 
     def leave(self, who: str) -> None:
         "A holder leaves; the others get its stake in proportion to theirs, or alike where they have none"
@@ -135,8 +146,8 @@ class MarketConfig(BaseModel):
     questions: int = Field(32, ge=1, le=4096, description='questions that come in a generation, of all cells alike')
     round: int = Field(4, ge=1, le=4096, description='questions after which stakes move and others may be asked')
     learn_every: int = Field(2, ge=1, description='rounds between two updates of those that answered')
-    choice: str = Field('largest', pattern='^(largest|drawn)$', description='who answers: the organelle that is '
-                                                                            'believed most, or one drawn by belief')
+    contest: float = Field(1., ge=0, le=1, description='who is believed at least this part of what the one is that is '
+                                                       'believed most may answer as well, and learns; 1: nobody else')
     asleep: float = Field(.05, ge=0, lt=1, description='belief below which an organelle is scored only where that '
                                                        'could make it the one that is believed most')
     recruit: bool = Field(True, description='whether an organelle that never learned is always there')
@@ -145,6 +156,15 @@ class MarketConfig(BaseModel):
                                                     'absence costs least')
     agree: float = Field(0., ge=0, lt=1, description='mean difference between the likelihoods of right answers below '
                                                      'which two organelles become one; 0: no two do')
+
+    @model_validator(mode='before')
+    @classmethod
+    def _choice(cls, values): # as studies wrote it before there was a contest
+        if not isinstance(values, dict) or 'choice' not in values: return values
+        known = {'largest': 1., 'drawn': 0.}
+        if values['choice'] not in known: raise ValueError(f"choice expected largest or drawn, got "
+                                                           f"{values['choice']!r:.60}; set contest instead")
+        return {k: v for k, v in values.items() if k != 'choice'} | {'contest': known[values['choice']]}
 
 _ALL = ''       # the name of the book for all families
 
@@ -196,6 +216,14 @@ class Market:
         belief = self.belief(family)
         return max(belief, key=belief.get)
 
+    def contenders(self, family: str) -> dict[str, float]:
+        "Who may answer a question of this family, and with what probability: in proportion to belief"
+        belief, first = self.belief(family), self.leader(family)
+        if self.config.contest == 1: return {first: 1.}
+        able = {who: b for who, b in belief.items() if who == first or b >= self.config.contest * belief[first] and b}
+        total = fsum(able.values())
+        return {who: b / total for who, b in able.items()} if total else {first: 1.}
+
     def settle(self, family: str, likelihood: dict[str, float]) -> None:
         "Pay for one graded answer: the likelihood that each organelle gave to what came; those left out are not asked"
         if not likelihood: return
@@ -245,8 +273,9 @@ def total(self: Market) -> float: return fsum(self.balances.values())
 @patch
 def welcome(self: Market, organelle: str, generation: int, *, reason: str = 'birth', parents: tuple[str, ...] = (),
             by_wealth: bool = False) -> None:
-    "As a ledger is asked to open an account: all, whoever the parents are, give the newborn its part"
-    self.enter(organelle)
+    "As a ledger is asked to open an account: a child gets half of what its parents hold, others a part of all"
+    if not parents: return self.enter(organelle)
+    for book in self.books.values(): book.divide(organelle, parents)
 
 @patch
 def close(self: Market, organelle: str, generation: int, reason: str = 'estate') -> float:

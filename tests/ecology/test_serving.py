@@ -336,7 +336,6 @@ def test_no_knob_leads_out_of_what_a_market_allows(host, turn, line):
 
 @pytest.mark.parametrize('changes, line', [
     ({'assimilation': {'merges': 1}}, 'assimilation.merges expected 0 where there is a market, got 1'),
-    ({'variation': {'offspring': 2}}, 'variation.offspring expected 0 where there is a market, got 2'),
     ({'feedback': 1.}, 'feedback expected 0 where there is a market'),
     ({'market': {'round': 0}}, 'greater than or equal to 1'), ({'market': {'books': 'one'}}, 'both|all|family'),
     ({'market': {'tau': 1.}}, 'Extra inputs')])
