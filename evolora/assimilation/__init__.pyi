@@ -1,5 +1,6 @@
 from . import examiner as examiner
 from . import gates as gates
+from . import merge_test as merge_test
 from . import merging as merging
 from . import off_policy as off_policy
 from . import pairing as pairing
@@ -34,4 +35,8 @@ from .pairing import (
 from .trials import (
     Attempt as Attempt, Child as Child, Merge as Merge, Trial as Trial, attempt as attempt, conceive as conceive,
     probation as probation, screen as screen,
+)
+from .merge_test import (
+    Candidate as Candidate, MergeConfig as MergeConfig, Merging as Merging, Takeover as Takeover, Trials as Trials,
+    candidates as candidates, pairs_of as pairs_of,
 )

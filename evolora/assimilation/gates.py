@@ -83,10 +83,22 @@ GATES: Parts = Parts('gate', {g.name: g for g in (
          '{futility:.2f} expected', label='gain unlikely'),
     Gate('gate_check_failed', 'is the child better than its best parent?', 'e', '>=', 'needed',
          'has a child with E = {e:.3g} against {best} after {pairs} pairs, {needed:.3g} needed',
-         label='gain not proven'))}, 'register_gate')
+         label='gain not proven'),
+    Gate('no_pair', 'does another one lead a family?', 'pairs', '>=', 'least',
+         'has {pairs} other leaders of families to be merged with', label='nobody to merge with'),
+    Gate('low_compute', 'is there compute for a test?', 'purse', '>=', 'least',
+         'could be tested for {purse:.1f} GFLOPs, {least:.1f} expected', label='too little compute'),
+    Gate('child_unlikely', 'is a child promising?', 'lag', '<', 'most',
+         'would have a child that gives right answers of the past {lag:.2f} less likelihood than the pair where it is '
+         'furthest behind, less than {most:.2f} expected', label='child not promising'),
+    Gate('not_shown_equal', 'is the child as good as the pair?', 'e', '>=', 'needed',
+         'has a child with {uplift:+.2f} over the pair after {pairs} pairs of answers, and E = {e:.3g} in {best}, where '
+         'least is shown; {needed:.3g} needed in every family', label='child not shown as good'))}, 'register_gate')
 
 # %% ../../nbs/06_assimilation/04_gates.ipynb #a4985952
 EVENTS: dict[str, str] = {
+    'took_over': 'has a child with {partners}, {child}, which answers for both: {uplift:+.2f} over the pair, E = {e:.3g} '
+                 'in {best}, where least is shown, {energy_kept:.0%} of the squared singular values kept',
     'merged': 'was merged with {partners} into {child}: {uplift:+.2f} over {best}, E = {e:.3g}, {energy_kept:.0%} of '
               'the squared singular values kept',
     'trial_created': 'has a child on probation with {partners}, {child}: {uplift:+.2f} over {best}, E = {e:.3g}',
@@ -96,7 +108,7 @@ EVENTS: dict[str, str] = {
     'trial_expired': 'did not come through its probation: {uplift:+.2f} over {best}, E = {e:.3g} of {needed:.3g} '
                      'needed'}
 
-_EVENT_LABELS = {'merged': 'merged', 'trial_created': 'child on probation', 'trial_frozen': 'final test begun',
+_EVENT_LABELS = {'took_over': 'child took over', 'merged': 'merged', 'trial_created': 'child on probation', 'trial_frozen': 'final test begun',
                  'trial_promoted': 'child proved itself', 'trial_expired': 'probation ended'}
 
 def gate_label(name: str) -> str:
@@ -150,7 +162,7 @@ def explain(decisions: Iterable[Decision], organelle: str) -> str:
     return '\n'.join(own) or f'{organelle} had no turn'
 
 # %% ../../nbs/06_assimilation/04_gates.ipynb #8e319a9a
-_AFTER = {'merged': 'gate_check_failed', 'trial_created': 'uplift_below_threshold'}     # what must have opened
+_AFTER = {'took_over': 'not_shown_equal', 'merged': 'gate_check_failed', 'trial_created': 'uplift_below_threshold'}     # what must have opened
 
 def _verdict(row: Mapping) -> bool:
     "Whether a row passes by its own numbers; some events were decided by an e-value"

@@ -11,13 +11,14 @@ from . import run_folder as run_folder
 from . import serving as serving
 from . import sessions as sessions
 from . import state as state
+from . import succession as succession
 from . import variation as variation
 from .variation import (
     JUDGED_BY as JUDGED_BY, OPERATORS as OPERATORS, Offspring as Offspring, VariationConfig as VariationConfig,
     champions as champions, choose_parents as choose_parents, competence as competence, crossover as crossover,
-    direction as direction, gaussian as gaussian, make_offspring as make_offspring, mutate_traits as mutate_traits,
-    narrow as narrow, reliability as reliability, rescale as rescale, silence as silence, survivors as survivors,
-    variances as variances, widen as widen,
+    direction as direction, gaussian as gaussian, limits as limits, make_offspring as make_offspring,
+    mutate_traits as mutate_traits, narrow as narrow, reliability as reliability, rescale as rescale,
+    silence as silence, survivors as survivors, variances as variances, widen as widen,
 )
 from .lifecycle import (
     Demography as Demography,
@@ -39,10 +40,18 @@ from .diagnosis import (
 from .knobs import (
     Applied as Applied, Controls as Controls, Example as Example, KNOBS as KNOBS, Knob as Knob,
 )
+from .price_equation import (
+    Descent as Descent, Heredity as Heredity, PriceTerms as PriceTerms, heredity as heredity,
+    price_terms as price_terms, reliability_of as reliability_of, true_variance as true_variance,
+)
 from .serving import (
     Bill as Bill, Graded as Graded, Met as Met, Service as Service, Serving as Serving, absence as absence,
-    agreeing as agreeing, asked as asked, billed as billed, chosen as chosen, graded as graded, settle as settle,
-    to_score as to_score,
+    agreeing as agreeing, asked as asked, billed as billed, chosen as chosen, contributions as contributions,
+    graded as graded, settle as settle, to_score as to_score,
+)
+from .succession import (
+    Census as Census, Succession as Succession, Turnover as Turnover, drawn_parents as drawn_parents,
+    shared as shared,
 )
 from .ecology import (
     Ecology as Ecology,
@@ -67,8 +76,4 @@ from .sessions import (
     Session as Session, begin_session as begin_session, check_record as check_record, check_tables as check_tables,
     check_unedited as check_unedited, colony as colony, colony_births as colony_births,
     colony_ecology as colony_ecology, resume_session as resume_session,
-)
-from .price_equation import (
-    Descent as Descent, Heredity as Heredity, PriceTerms as PriceTerms, heredity as heredity,
-    price_terms as price_terms, reliability_of as reliability_of, true_variance as true_variance,
 )

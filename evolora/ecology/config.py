@@ -17,6 +17,7 @@ from pydantic import (BaseModel, ConfigDict, Field, ValidationError, field_valid
 
 import evolora
 from ..assimilation.gates import GATES
+from ..assimilation.merge_test import MergeConfig
 from ..assimilation.pairing import AssimilationConfig
 from .variation import VariationConfig
 from ..economy.market import MarketConfig
@@ -63,6 +64,7 @@ class EcologyConfig(BaseModel):
     variation: VariationConfig = VariationConfig()
     plasticity: PlasticityConfig = PlasticityConfig()
     assimilation: AssimilationConfig = AssimilationConfig()
+    merging: MergeConfig = Field(MergeConfig(), description='merges where there is a market, see `merge_test`')
 
     @property
     def seats(self) -> int:
@@ -92,6 +94,7 @@ class EcologyConfig(BaseModel):
         if self.form.plain: values.pop('form', None)
         if self.world.static: values.pop('world', None)
         if self.market is None: values.pop('market', None)
+        if self.merging == MergeConfig(): values.pop('merging', None)
         return values
 
     @model_validator(mode='after')

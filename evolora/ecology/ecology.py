@@ -19,6 +19,7 @@ from fastcore.basics import patch
 
 from ..assimilation.examiner import Examiner
 from ..assimilation.gates import Decision, event, tally, turn as whole_turn
+from ..assimilation.merge_test import Merging
 from ..assimilation.pairing import Assimilation
 from ..assimilation.trials import Merge, attempt, probation
 from .config import EcologyConfig
@@ -70,6 +71,7 @@ class Ecology:
                                      memory=config.memory)
         self.controls = Controls(config, self.population, self.world)
         self.serving, self.succession = (Serving(self), Succession(self)) if config.market else (None, None)
+        self.merging = Merging(config.merging, self.population, [*self.cells.values()], examiner)
         self.history: list[Generation] = []
         self.merges: list[Merge] = []           # with their weights, for an audit; kept in memory only
         self.relief = config.economy.floor, config.economy.roi_gate
@@ -122,12 +124,13 @@ class Ecology:
         with self._timed('serve'): service, learned, scored = self.serving.rounds(applied)
         self.demography.observe(service.episodes, self.generation)
         self.succession.observe(service.episodes)
+        with self._timed('merge'): decisions = self._merge(service.episodes, learned)
         with self._timed('renew'): scored = scored + self.serving.renew()
         with self._timed('evolve'): turnover, cost = self.succession.step()
         with self._timed('adapt'): cells = self._adapt(service.episodes)
         believed = self.demography.ranking().sort_values('balance', ascending=False, kind='stable')
-        return self._record(service.alone + scored.alone + cost.alone, service.episodes, money.Season('summer', 1., 1.), Counter(),
-                            learned, cells, believed.assign(lives=True, judged=True), [], 0., applied, scored + cost, turnover)
+        return self._record(service.alone + scored.alone + cost.alone, service.episodes, money.Season('summer', 1., 1.),
+                            tally(decisions), learned, cells, believed.assign(lives=True, judged=True), decisions, 0., applied, scored + cost, turnover)
 
     @contextmanager
     def _timed(self, part: str):
@@ -335,6 +338,25 @@ def _admit(self: Ecology, trial, outcome: str) -> str:
 def _note_merge(self: Ecology, id: str, trial, outcome: str, parents: dict) -> None:
     self.merges.append(Merge(self.generation, id, trial.child.parents, trial.child.operator, trial.child.niche, outcome,
                              trial.numbers(), parents | {id: self.population.factors(id)}))
+
+@patch
+def _merge(self: Ecology, episodes: dict[str, list], learned: pd.DataFrame) -> list[Decision]:
+    "Where there is a market: perhaps a child that is as good as those who led the families of both takes over from them"
+    self._look_back()
+    paid, now = fsum(episodes['gflops']), self.generation
+    leaders = {f: id for f in self.ledger.families if not self.population.is_noop(id := self.ledger.leader(f))}
+    found = self.merging.step(leaders, self.serving.met.rows, now, spent=paid + fsum(learned.gflops),
+                              answer=paid / len(episodes['gflops']), rng=lambda purpose: self.rng(purpose),
+                              seed_for=self._gate_seed, temperature=self.controls.config.temperature)
+    if not found.child: return whole_turn(found.decisions)
+    parents = found.child.parents
+    factors = {id: self.population.factors(id) for id in parents}
+    child = self.demography.succeed(found.child.factors, parents, now)
+    self.merges.append(Merge(now, child, parents, 'merge', '', 'took_over', found.numbers,
+                             factors | {child: self.population.factors(child)}))
+    last = found.decisions[-1]
+    return whole_turn([*found.decisions, event('took_over', last.organelle, now, partners=last.partners, child=child,
+                                               **found.numbers)])
 
 @patch
 def _look_back(self: Ecology) -> None:

@@ -90,6 +90,16 @@ def welcome_child(self: Demography, child: Offspring, generation: int) -> Organe
     return self._welcome(one, one.parents, generation)
 
 @patch
+def succeed(self: Demography, factors: Factors, parents: Sequence[str], generation: int) -> str:
+    "Birth of a merged child that gets the stakes of its parents; one of them leaves if there is no other seat"
+    one = self.population.birth(factors, traits=self.population[parents[0]].traits, parents=tuple(parents),
+                                generation=generation, operator='merge')
+    self._welcome(one, (), generation)
+    self.ledger.take_over(one.id, parents)
+    if len(self.population) > self.capacity: self.bury(parents[1], generation, f'{one.id} answers for it')
+    return one.id
+
+@patch
 def admit(self: Demography, child: Child, generation: int, *, absorb: bool = False) -> Organelle:
     "Birth of a merged child; its parents pay in proportion to their wealth, and with `absorb` they end"
     traits = self.population[child.parents[0]].traits.model_copy(update={'niche': child.niche})

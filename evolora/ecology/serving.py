@@ -96,24 +96,31 @@ def settle(market: Market, population: Population, answers: Sequence[Graded], *,
 # %% ../../nbs/07_ecology/08_serving.ipynb #ser00013
 class Met:
     "Some right answers out of all that were ever met, each alike likely to be among them"
-    def __init__(self, most: int): self.most, self.seen, self.answers = most, 0, []
+    def __init__(self, most: int): self.most, self.seen, self.answers, self.families = most, 0, [], []
     def __repr__(self) -> str: return f'Met({len(self.answers)} of {self.seen} right answers)'
 
-    def add(self, prompt: str | tuple[str, ...], tokens: list[int], rng: np.random.Generator) -> None:
+    def add(self, family: str, prompt: str | tuple[str, ...], tokens: list[int], rng: np.random.Generator) -> None:
         "Another one; it is kept while there is room, and then instead of an older one or not at all"
         self.seen, answer = self.seen + 1, (prompt, list(tokens))
-        if len(self.answers) < self.most: self.answers.append(answer)
-        elif (place := int(rng.integers(self.seen))) < self.most: self.answers[place] = answer
+        if len(self.answers) < self.most: self.answers, self.families = [*self.answers, answer], [*self.families, family]
+        elif (place := int(rng.integers(self.seen))) < self.most: self.answers[place], self.families[place] = answer, family
 
-    def state(self) -> dict: return {'seen': self.seen, 'answers': [list(a) for a in self.answers]}
+    @property
+    def rows(self) -> list[tuple[str, str | tuple[str, ...], list[int]]]:
+        "Family, prompt and tokens of each"
+        return [(family, *answer) for family, answer in zip(self.families, self.answers)]
+
+    def state(self) -> dict:
+        return {'seen': self.seen, 'answers': [list(a) for a in self.answers], 'families': list(self.families)}
 
     def restore(self, state: dict) -> None:
         turns = lambda prompt: prompt if isinstance(prompt, str) else tuple(prompt)
         answers = [(turns(p), list(t)) for p, t in state['answers']]
-        if type(state['seen']) is not int or not len(answers) <= state['seen'] < 1 << 62 or len(answers) > self.most:
+        if type(state['seen']) is not int or not len(answers) <= state['seen'] < 1 << 62 or len(answers) > self.most \
+                or len(state['families']) != len(answers) or not all(isinstance(f, str) for f in state['families']):
             raise ValueError(f"expected at most {self.most} right answers of all that were seen, got {len(answers)} of "
                              f"{state['seen']!r:.60}; restore the state from a copy")
-        self.seen, self.answers = state['seen'], answers
+        self.seen, self.answers, self.families = state['seen'], answers, list(state['families'])
 
 def contributions(likelihoods: np.ndarray) -> np.ndarray: # (answers, organelles)
     "The same shape: how much likelihood of each right answer would be lost without each of them"
@@ -243,7 +250,7 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
     # One of the copies, so that belief does not hinge on how many answers a question gets.
     given = graded(each, prompts, plan.organelle, answers, episodes['success'])[::len(copies)]
     for a in given:
-        if a.right: self.met.add(a.prompt, a.tokens, met)
+        if a.right: self.met.add(a.family, a.prompt, a.tokens, met)
     return self.settle(given)
 
 @patch

@@ -42,8 +42,8 @@ def _merge(tree: dict) -> Merge:
 PARTS = ('ledger', 'prices', 'curriculum', 'plasticity', 'assimilation', 'demography', 'controls')
 
 def parts_of(ecology: Ecology) -> tuple[str, ...]:
-    "The parts that remember something; `serving` and `succession` only where there is a market"
-    return (*PARTS, 'serving', 'succession') if ecology.serving else PARTS
+    "The parts that remember something; `serving`, `succession` and `merging` only where there is a market"
+    return (*PARTS, 'serving', 'succession', 'merging') if ecology.serving else PARTS
 
 def state_of(ecology: Ecology) -> dict:
     "All state of an ecology, as a tree with tensors as leaves; the organelles are saved by `Population.save`"

@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 from .price_equation import Descent, PriceTerms, price_terms, reliability_of
 from .serving import Bill, billed, contributions
 from .variation import make_offspring
+from ..organelles.population import Organelle
 from ..organelles.scoring import score
 
 # %% ../../nbs/07_ecology/09_succession.ipynb #suc00007
@@ -109,12 +110,13 @@ class Succession:
         if not every or (e.generation + 1) % every or not e.serving.met.answers: return None, Bill()
         turnover, bill = None, Bill()
         if self.asked and self.skill:
+            came = {o.id: self._descent(o) for o in e.population if o.id not in self.skill}
             found, bill = self._census(e.population.ids, self.asked)
             if born := self._births(found):
                 young, cost = self._census(born, self.asked)
                 bill += cost
-                turnover = self._account(found, young)
-            else: turnover = self._account(found)
+                turnover = self._account(found, came, young)
+            else: turnover = self._account(found, came)
         self.asked = [(prompt, list(tokens)) for prompt, tokens in e.serving.met.answers]
         now, cost = self._census(e.population.ids, self.asked)
         self.skill, self.earned = now.skill, {}
@@ -126,6 +128,11 @@ def _census(self: Succession, organelles: Sequence[str], answers: Sequence) -> t
     e = self.ecology
     found = score(e.population, *map(list, zip(*answers)), organelles, temperature=e.controls.config.temperature)
     return Census([*organelles], found.likelihoods), billed(found)
+
+@patch
+def _descent(self: Succession, one: Organelle) -> Descent:
+    "Where one comes from that was not there before; recruits, and children of those, from nowhere"
+    return Descent(tuple(p for p in one.parents if p in self.skill), 'merge' if one.operator == 'merge' else 'birth')
 
 @patch
 def _births(self: Succession, found: Census) -> list[str]:
@@ -154,13 +161,13 @@ def _seat(self: Succession, able: Sequence[str], worth: dict[str, float], sure: 
     return True
 
 @patch
-def _account(self: Succession, found: Census, young: Census | None = None) -> Turnover: # of the children
+def _account(self: Succession, found: Census, came: dict[str, Descent],
+             young: Census | None = None) -> Turnover: # of the children
     "First who lived, came and left until the census and what they learned, then the births and deaths that it brought"
     e, skill = self.ecology, found.skill
-    came = {id: Descent(()) for id in skill if id not in self.skill}        # recruits: children come with a census
     now = skill | (young.skill if young else {})
     after = {id: now[id] for id in e.population.ids}
-    born = {id: Descent(e.population[id].parents) for id in after if id not in skill}
+    born = {id: self._descent(e.population[id]) for id in after if id not in skill}
     terms = price_terms(self.skill, skill, came) + price_terms(skill, after, born)
     column = {id: x for c in (found, young) if c for id, x in zip(c.organelles, c.likelihoods.T)}
     first = {id: e.population[id].parents[0] for id in born}

@@ -198,6 +198,10 @@ class Market:
         "One organelle gets what another one holds, in every book"
         for book in self.books.values(): book.hand_over(organelle, to)
 
+    def take_over(self, organelle: str, parents: Iterable[str]) -> None:
+        "One organelle gets what these hold, in every book: it answers for them from now on"
+        for parent in parents: self.hand_over(parent, organelle)
+
     def _of(self, family: str) -> dict[str, tuple[Book, float]]:
         "The books that a family goes by, and how much each is trusted"
         if family not in self.families: raise KeyError(f"expected a family of this market, got {family!r:.60}")

@@ -190,7 +190,7 @@ def test_without_a_seat_whoever_is_missed_least_leaves_and_never_the_only_one_th
     monkeypatch.setattr(e.population, 'is_noop', lambda id: False)
     e.plasticity.updates[:] = 5
     monkeypatch.setattr('evolora.ecology.serving.absence', lambda likelihoods: np.array([.2, .1, .3, 0.]))
-    e.serving.met.add('Sort the letters: cab', [3, 1], stream(0, purpose='test'))
+    e.serving.met.add('string.sort', 'Sort the letters: cab', [3, 1], stream(0, purpose='test'))
     e.generation = 4
     bill = e.serving.renew()
     assert 0 < bill.gflops <= bill.alone and e.population.ids == ['o1', 'o3', 'o4']
@@ -203,7 +203,7 @@ def _scored_as(host, monkeypatch, table, **market):
     "An ecology of three that have learned, with 64 right answers, to which they give these likelihoods"
     e = begun(host, founders=3, founder_step=.3, capacity=4, market=market)
     monkeypatch.setattr(e.population, 'is_noop', lambda id: False)
-    for i in range(64): e.serving.met.add('Sort the letters: cab', [3 + i % 5, 1], stream(0, purpose='test'))
+    for i in range(64): e.serving.met.add('string.sort', 'Sort the letters: cab', [3 + i % 5, 1], stream(0, purpose='test'))
     monkeypatch.setattr('evolora.organelles.scoring.Scores.likelihoods', property(lambda scores: table))
     return e
 
@@ -261,7 +261,7 @@ def test_a_reservoir_keeps_all_alike():
     kept = np.zeros(40)
     for seed in range(600):
         met, rng = Met(8), stream(seed, purpose='test')
-        for i in range(40): met.add('', [i], rng)
+        for i in range(40): met.add('', '', [i], rng)
         for _, (i,) in met.answers: kept[i] += 1
     assert abs(kept / 600 - .2).max() < .07     # four standard errors
 
