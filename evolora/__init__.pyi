@@ -22,7 +22,7 @@ from .organelles import (
     Organelle as Organelle, Population as Population, Traits as Traits,
 )
 from .economy import (
-    Ledger as Ledger,
+    Market as Market,
 )
 from .tasks import (
     Cell as Cell, Family as Family, Grade as Grade, Task as Task, draw_tasks as draw_tasks,

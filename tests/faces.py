@@ -15,7 +15,7 @@ NOUNS = {       # of a first afternoon: what the package itself hands on
     'ecology': ['Ecology', 'EcologyConfig', 'Session', 'begin_session', 'load_config', 'resume_session'],
     'host': ['Host', 'load_host'],
     'organelles': ['Organelle', 'Population', 'Traits'],
-    'economy': ['Ledger'],
+    'economy': ['Market'],
     'tasks': ['Cell', 'Family', 'Grade', 'Task', 'draw_tasks', 'register_family'],
     'evaluation': ['Evaluation', 'ask', 'calibrate', 'evaluate', 'export', 'fit_router'],
     'analysis': ['RunData', 'dashboard', 'load', 'report'],

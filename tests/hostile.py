@@ -20,13 +20,13 @@ def write_hostile(folder, *, generations=6):
                 if row.get(key) in NAMES: row[key] = NAMES[row[key]]
             if 'parents' in row: row['parents'] = [NAMES.get(name, name) for name in row['parents']]
             if 'answer' in row: row['answer'] = ANSWERS[i % 6 if i else 6]
-            if row.get('operator') == 'mutation': row['operator'] = SCRIPT
+            if row.get('operator') == 'gaussian': row['operator'] = SCRIPT
         run.path(table).write_text(''.join(json.dumps(row) + '\n' for row in rows))
     return run.folder
 
 
 def write_strange_cells(folder, **how):
-    "The same, and families, cells, niches, gates and seasons with names that cannot be registered"
+    "The same, and families, cells, labels and gates with names that cannot be registered"
     folder = write_hostile(folder, **how)
     cell = lambda name: ''.join([FAMILIES.get((parts := name.partition(':'))[0], parts[0]), *parts[1:]])
     for table in ('episodes', 'lineage', 'gates', 'generations'):
@@ -36,7 +36,7 @@ def write_strange_cells(folder, **how):
             if row.get('traits'): row['traits']['niche'] = SCRIPT + BIDI
             if table == 'gates': row |= {'organelle': NAMES.get(row['organelle'], row['organelle']),
                                          'numbers': row['numbers'] | {'best': ESCAPE + SCRIPT}}
-            if row.get('gate') == 'cooldown': row['gate'] = SCRIPT + ESCAPE
+            if row.get('gate') == 'low_compute': row['gate'] = SCRIPT + ESCAPE
             if 'cells' in row: row |= {'cells': {cell(name): x for name, x in row['cells'].items()},
                                        'gates': row['gates'] | {SCRIPT + BIDI: 3}}
         (folder / f'{table}.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))

@@ -16,12 +16,12 @@ NBS, PACKAGE = ROOT / 'nbs', ROOT / 'evolora'
 # package → (folder of its notebooks, what it is for); a room imports only rooms above it
 ROOMS = {
     'utils': ('01_utils', 'one seed, whole files, registries, statistics, the terminal'),
-    'economy': ('02_economy', 'energy: prices, costs, seasons, the ledger; the market of beliefs'),
+    'economy': ('02_economy', 'the market of beliefs; what an answer costs and earns'),
     'tasks': ('03_tasks', 'task families, strict graders, four streams, curriculum, worlds'),
     'host.mechanisms': ('04_host/mechanisms', 'what an attention mechanism is'),
     'host': ('04_host', 'the frozen model: loading, decoding, metering, batched generation'),
     'organelles': ('05_organelles', 'the population of adapters, its learning rules, and scoring'),
-    'assimilation': ('06_assimilation', 'merging of weights, tests, gates, offspring on trial'),
+    'assimilation': ('06_assimilation', 'merging of weights, sequential tests, gates, a child beside its parents'),
     'ecology': ('07_ecology', 'configuration, one generation, births and deaths, run folders, resume'),
     'evaluation': ('09_evaluation', 'measuring without touching, routing, answers, export, calibration'),
     'analysis': ('10_analysis', 'tables, charts, report, dashboard, animation, comparison'),
@@ -40,8 +40,8 @@ GUIDE = {
         'Nothing here knows of language models. Read `randomness` first: it is short, and why a run can be '
         'repeated bit for bit begins there.',
     'economy':
-        'Pure arithmetic, testable in milliseconds: what an answer costs, what it earns, and books that '
-        'balance. `market` is about another money: stakes that say how much each organelle is believed.',
+        'Pure arithmetic, testable in milliseconds. `market` first: stakes that move by likelihood say who is '
+        'believed. `prices` has what an answer costs and earns, at exchange rates that nobody pays.',
     'tasks':
         'Read `families` first: it has the smallest family, its strict grader, and how a family of your own '
         'is registered. `splits` keeps training, selection, gate and holdout questions apart; `worlds` says which '
@@ -58,10 +58,11 @@ GUIDE = {
         'likely they would have given an answer.',
     'assimilation':
         'When two adapters become one. Read `merging`, then `sequential`: evidence that may be looked at '
-        'after every pair. `gates` are the named reasons why an organelle is not merged; `trials` tests '
-        'offspring.',
+        'after every pair. `gates` are the named reasons why two organelles are not merged; `merge_test` lets a child '
+        'stand beside the pair that it would replace.',
     'ecology':
-        'Read `ecology` first: one generation, step by step. `lifecycle` has every birth and every death with '
+        'Read `ecology` first: one generation, step by step, then `serving` (who answers) and `succession` (who has '
+        'children, and who leaves). `lifecycle` carries out every birth and every death with '
         'its reason, `config` everything that can be set, `runs` and `sessions` the folder of a run and how '
         'it goes on.',
     'evaluation':

@@ -1,6 +1,6 @@
 """A picture of the panel in a saved lab notebook, for those who read it where no widget is alive.
 
-    python tests/still.py nbs/lab/01_step_generations.ipynb 12
+    python tests/still.py nbs/lab/01_step_generations.ipynb 34
 
 The notebook is run from top to bottom, its `lab` lives so many generations more, and what `snapshot_html` then returns
 is kept in the cell that shows the panel. The panel itself is not: a reader of the notebook would see a message that its

@@ -4,17 +4,22 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from evolora.ecology.record import Generation
 from evolora.assimilation.gates import event, judge, tally, turn
+from evolora.ecology.price_equation import Descent, price_terms
+from evolora.ecology.record import Generation
 from evolora.ecology.run_folder import TABLES, Run
+from evolora.economy.market import Market, MarketConfig
+from evolora.economy.prices import effective_population, gini
 
 CELLS = [(family, depth) for family in ('code.format', 'logic.bool', 'math', 'string.sort') for depth in (1, 2, 3)]
+FAMILIES = tuple(dict.fromkeys(family for family, _ in CELLS))
+EVERY = 3       # generations from census to census
 
 
 def write_run(folder, *, generations=30, size=16, tries=6, seed=0):
     "The folder of a made-up run"
-    run = Run.create(folder, config={'population': size, 'ticket': .6}, hashes={'tasks': 'a' * 64},
-                     host={'id': 'synthetic'}, seed=seed, version='0.1.0')
+    run = Run.create(folder, config={'population': size}, hashes={'tasks': 'a' * 64}, host={'id': 'synthetic'},
+                     seed=seed, version='0.1.0')
     for record in records(generations=generations, size=size, tries=tries, seed=seed): run.record(record)
     return run
 
@@ -24,7 +29,7 @@ def lived_again(data, times):
     span, alive = len(data.generations), set(data.lineage['organelle'])
     alive -= set(data.lineage.loc[data.lineage['event'] == 'death', 'organelle'])
     births = data.lineage[data.lineage['organelle'].isin(alive)].drop_duplicates('organelle')
-    deaths = births.assign(generation=span - 1, event='death', reason='bankrupt')
+    deaths = births.assign(generation=span - 1, event='death', reason='drawn by lot')
     data = replace(data, lineage=pd.concat([data.lineage, deaths]))
 
     def again(frame, i):
@@ -39,105 +44,118 @@ def lived_again(data, times):
 
 
 def attempt(generation, first, second, child, rng):
-    "A tested child: given up, merged, or put on probation"
-    wins, losses = (int(n) for n in rng.multinomial(96, [.25, .15, .6])[:2])
-    numbers = dict(best=second, uplift=(wins - losses) / 96, pairs=96, wins=wins, losses=losses,
-                   e=2. ** (wins - losses), outlook=.5 if wins > losses else .01, energy_kept=.9)
-    how = dict(partners=[second])
-    steps = [judge('low_power', first, generation, uplift=.1, level=.02, pairs=96, power=.6, least=.5, **how),
-             judge('canary_failed', first, generation, kept=1., least=.75, **how),
-             judge('uplift_below_threshold', first, generation, futility=.05, **numbers, **how)]
-    if not steps[-1].passed: return turn(steps)
-    steps.append(judge('gate_check_failed', first, generation, needed=256., **numbers, **how))
-    if steps[-1].passed: steps.append(event('merged', first, generation, child=child, **numbers, **how))
-    elif wins - losses > 4: steps[-1:] = [event('trial_created', first, generation, child=child, **numbers, **how)]
+    "A tested child: it takes over, or it was not shown to be as good"
+    e = float(10 ** rng.uniform(-1, 4))
+    numbers = dict(best='math', e=e, needed=256., uplift=float(rng.normal(0, .03)), pairs=96)
+    steps = [judge('no_pair', first, generation, pairs=2, least=1),
+             judge('low_compute', first, generation, purse=30., least=12.),
+             judge('child_unlikely', first, generation, partners=[second], lag=.02, most=.1),
+             judge('not_shown_equal', first, generation, partners=[second], **numbers)]
+    if steps[-1].passed:
+        steps.append(event('took_over', first, generation, partners=[second], child=child, energy_kept=.9, **numbers))
     return turn(steps)
 
 
+def refused(generation, nominee, partner):
+    "A turn that ends before a child is tested, each time at another gate"
+    steps = [judge('no_pair', nominee, generation, pairs=generation % 4, least=1),
+             judge('low_compute', nominee, generation, purse=3. * (generation % 3), least=4.),
+             judge('child_unlikely', nominee, generation, partners=[partner], lag=.2, most=.1)]
+    passed = [step.passed for step in steps]
+    return turn(steps[:passed.index(False) + 1])
+
+
 def records(*, generations=30, size=16, tries=6, seed=0):
-    "Organelles have a skill per cell; the poorest die, the richest have children whose skills differ a little"
+    "Organelles have a skill per cell that rises; stakes move by likelihood; few leave, and recruits or children come"
     rng, draws = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     ease = np.array([.5 - .12 * depth for _, depth in CELLS])
-    skill, energy, parents, operator, count = {}, {}, {}, {}, 0
-    prices = np.ones(len(CELLS))
+    skill, parents, operator, census, count = {}, {}, {}, {}, 0
+    market, lineage = Market(MarketConfig(books='all'), FAMILIES), []
 
-    def born(generation, of=()):
+    def born(generation, how, of=()):
         nonlocal count
         count += 1
         name = f'o{count}'
         start = np.mean([skill[parent] for parent in of], axis=0) if of else ease
         skill[name] = np.clip(start + rng.normal(.015 if of else 0, .07, len(CELLS)), .01, .97)
-        energy[name], parents[name] = 3., list(of)
-        operator[name] = ('founder', 'mutation', 'crossover')[len(of)]
-        lineage.append(dict(generation=generation, event='birth', organelle=name, parents=list(of),
-                            operator=operator[name], rank=4, reason=None,
-                            traits={'explore': .2, 'appetite': 1., 'selectivity': 2., 'step': .1,
-                                    'niche': '', 'plasticity': 1.}))
-        ledger.append(entry(generation, name, *(('nursery', 'birth') if of else ('genesis', 'founder')), 3.))
+        operator[name], parents[name] = how, list(of)
+        market.welcome(name, () if how == 'merge' else of)
+        reason = how if how in ('founder', 'recruit') else 'birth'
+        lineage.append(dict(generation=generation, event='birth', organelle=name, parents=list(of), operator=how,
+                            rank=4, reason=reason, traits={'step': .1, 'plasticity': 1., 'niche': ''}))
+        return name
 
-    def entry(generation, name, account, reason, amount):
-        return dict(generation=generation, organelle=name, account=account, reason=reason, amount=amount,
-                    balance=energy[name])
+    def dead(generation, name, reason):
+        market.leave(name)
+        lineage.append(dict(generation=generation, event='death', organelle=name, parents=parents[name],
+                            operator=operator[name], rank=4, traits={'step': .1, 'plasticity': 1., 'niche': ''},
+                            reason=reason))
+        del skill[name]
+
+    def turnover(generation):
+        "The account of a census, as `Succession` writes it; nothing at the first"
+        nonlocal census
+        before, census = census, {name: float(x.mean()) for name, x in skill.items()}
+        if not before: return []
+        new = [name for name in skill if name not in before]
+        came = {name: Descent(tuple(p for p in parents[name] if p in before),
+                              'merge' if operator[name] == 'merge' else 'birth') for name in new}
+        children = {name: dict(parent=parents[name][0], parent_skill=before[parents[name][0]], child_skill=census[name],
+                               differs=.05) for name in new if parents[name] and parents[name][0] in before}
+        mean = lambda values: float(np.mean([*values.values()]))
+        return [dict(generation=generation, members=len(census), before=mean(before), after=mean(census),
+                     **price_terms(before, census, came)._asdict(), reliability=.6, income=.4, children=children)]
 
     for generation in range(generations):
-        lineage, ledger, episodes = [], [], []
+        episodes, decisions, lineage = [], [], []
         if not generation:
-            for _ in range(size): born(0)
+            for _ in range(size): born(0, 'founder')
         for name in list(skill):
-            paid = min(.6, energy[name])
-            energy[name] -= paid
-            ledger.append(entry(generation, name, 'commons', 'ticket', -paid))
             for cell in rng.choice(len(CELLS), tries, replace=False):
                 success, parsed = bool(rng.random() < skill[name][cell]), bool(rng.random() < .97)
                 success, cost = success and parsed, .25 + .05 * rng.random()
-                revenue = prices[cell] * success
                 episodes.append(dict(
                     generation=generation, organelle=name, family=CELLS[cell][0], depth=CELLS[cell][1], difficulty=.5,
                     task=f'{rng.integers(2 ** 62):016x}', parsed=parsed, progress=1. if success else .3 * parsed,
                     success=success, answer=str(rng.integers(100)), prompt_tokens=int(rng.integers(15, 40)),
-                    new_tokens=int(rng.integers(1, 9)), gflops=.05, cost=cost, price=prices[cell],
-                    reward=float(success), revenue=revenue, penalty=0.))
-            mine = episodes[-tries:]
-            for account, reason, sign in (('market', 'revenue', 1), ('compute', 'cost', -1)):
-                amount = sign * sum(row[reason] for row in mine)
-                energy[name] += amount
-                ledger.append(entry(generation, name, account, reason, amount))
-            for account, reason, change in (('overflow', 'cap', min(0., 10. - energy[name])),
-                                            ('relief', 'forgiven', max(0., -energy[name]))):
-                if change:
-                    energy[name] += change
-                    ledger.append(entry(generation, name, account, reason, change))
-        dead = sorted((name for name in skill if energy[name] < .5), key=energy.get)[:3] if generation else []
-        for name in dead:
-            ledger.append(dict(generation=generation, organelle=name, account='estate', reason='estate',
-                               amount=-energy[name], balance=0.))
-            lineage.append(dict(generation=generation, event='death', organelle=name, parents=parents[name],
-                                operator=None, rank=4, traits=None, reason='bankrupt'))
-            del skill[name], energy[name]
-        births = 0
-        while len(skill) < size and births < 2:
-            rich = sorted(skill, key=energy.get, reverse=True)[:4]
-            born(generation, tuple(rng.choice(rich, 2 if rng.random() < .3 else 1, replace=False).tolist()))
-            births += 1
+                    new_tokens=int(rng.integers(1, 9)), gflops=.05, cost=cost, reward=float(success),
+                    revenue=float(success), penalty=0.))
+            skill[name] = np.clip(skill[name] + .004, .01, .97)
+        for cell in rng.choice(len(CELLS), 4, replace=False):
+            market.settle(CELLS[cell][0], {name: float(x[cell]) for name, x in skill.items()})
+        worst = sorted(skill, key=lambda name: skill[name].mean())
+        if size > 3 and generation % 2:
+            child = generation % 4 == 3
+            least = skill[worst[0]].mean()
+            dead(generation, worst[0], f'worth {least:.4f} of a right answer, the least of all' if child
+                 else f'its absence costs {least / 10:.4f} of a right answer')
+            if not child: born(generation, 'recruit')
+            elif rng.random() < .4: born(generation, 'crossover', rng.choice(worst[1:][-4:], 2, replace=False).tolist())
+            else: born(generation, 'gaussian', [worst[-1]])
+        if size > 3 and generation % 5 == 4:
+            decisions = attempt(generation, worst[-1], worst[-2], f'o{count + 1}', draws)
+            if decisions[-1].gate == 'took_over':
+                child = born(generation, 'merge', worst[:-3:-1])
+                market.take_over(child, worst[:-3:-1])
+                dead(generation, worst[-2], f'{child} answers for it')
+        elif size > 3: decisions = refused(generation, worst[-1], worst[-2])
         right, cost, revenue = (float(sum(row[key] for row in episodes)) for key in ('success', 'cost', 'revenue'))
         by_cell = {cell: [row['success'] for row in episodes if (row['family'], row['depth']) == cell]
                    for cell in CELLS}
-        prices = np.array([np.clip(1. + .8 * (.5 - np.mean(by_cell[cell] or [.5])), .6, 1.6) for cell in CELLS])
-        turns = [turn([judge('cooldown', name, generation, since=int(draws.integers(8)), wait=4)]) for name in skill]
-        if generation % 5 == 4 and len(skill) > 1:
-            turns[0] = attempt(generation, *list(skill)[:2], f'm{generation}', draws)
-        decisions = [decision for steps in turns for decision in steps]
-        best = max(skill, key=lambda name: skill[name].mean())
+        births = [row for row in lineage if row['event'] == 'birth' and row['reason'] != 'founder']
+        held = market.balances
         row = dict(
-            generation=generation, season='winter' if generation % 10 == 9 else 'summer', alive=len(skill),
-            births=births or (size if not generation else 0), deaths=len(dead), episodes=len(episodes),
+            generation=generation, alive=len(skill), births=len(births),
+            deaths=sum(row['event'] == 'death' for row in lineage), episodes=len(episodes),
             accuracy=right / len(episodes), parse_rate=.97, progress=right / len(episodes), roi=revenue / cost,
-            revenue=revenue, penalty=0., cost=cost, net=revenue - cost, energy=float(sum(energy.values())),
-            energy_gini=.2, effective_population=12., best=best, best_fitness=float(skill[best].mean()), lp_mix=.5,
-            reliability=.4, kl_from_host=.01 * generation, kl_limited=0, gflops={'play': 20., 'learn': 40.},
-            gate_answers=0, gate_right=0, gate_tokens=0, floor=1., roi_gate=1., gates=dict(tally(decisions), paid=size),
+            revenue=revenue, penalty=0., cost=cost, net=revenue - cost, gini=gini(held.values()),
+            effective_population=effective_population(held.values()), best=max(held, key=held.get),
+            kl_from_host=.01 * generation, kl_limited=0,
+            gflops={'play': 20., 'learn': 40., 'gate': float(generation % 5 == 4), 'score': 6., 'alone': 90.},
+            gate_answers=0, gate_right=0, gate_tokens=0, gates=dict(sorted(tally(decisions).items())),
             cells={f'{family}:{depth}': dict(episodes=len(tried), accuracy=float(np.mean(tried)) if tried else None,
-                                             success_ema=.3, learning_progress=.01, price=float(price))
-                   for ((family, depth), tried), price in zip(by_cell.items(), prices)})
-        timing = dict(generation=generation, seconds=1., parts={'play': .9, 'settle': .1})
-        yield Generation(row, episodes, ledger, lineage, timing, decisions)
+                                             success_ema=.3, learning_progress=.01)
+                   for (family, depth), tried in by_cell.items()})
+        evolution = turnover(generation) if generation % EVERY == EVERY - 1 else []
+        timing = dict(generation=generation, seconds=1., parts={'serve': .9, 'evolve': .1})
+        yield Generation(row, episodes, market.rows(generation), lineage, timing, decisions, evolution=evolution)

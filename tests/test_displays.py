@@ -34,7 +34,7 @@ def row(index=EVIL, **values): return pd.DataFrame(values, index=[index])
 
 NUMBERS = dict.fromkeys('''
     parsed pass@1 greedy pass@8 open new share candidate control lowest uplift se n accuracy low high chance corrected
-    competence episodes balance rank born success_ema learning_progress value delta_norm'''.split(), 1.)
+    belief updates episodes balance rank born success_ema learning_progress value delta_norm'''.split(), 1.)
 MODEL = Found(model_type=EVIL, num_hidden_layers=1, hidden_size=1)
 HOST = Found(id=EVIL, config=Found(model_type=EVIL, get_text_config=lambda: MODEL), parameters=1, tokenizer='',
              meter=Found(answer=lambda *_: 1))
@@ -44,17 +44,12 @@ SHOWN = {
     'analysis.tables.RunData': lambda: Found(name=EVIL, about={EVIL: EVIL}, **dict.fromkeys(
         of('evolora.ecology.run_folder.TABLES'), ())),
     'analysis.weights.Beside': lambda: Found(prompt=EVIL, how=EVIL, organelle=EVIL, same=True, answers=row(text=EVIL)),
-    'assimilation.off_policy.Uplift': lambda: Found(
-        candidate=EVIL, control=EVIL, interval=1, level=.95, verdict='uplift', n=1, effective=1., deferred=[EVIL],
-        strata=row(**NUMBERS)),
     'attention.scoring.validation.Verdict': lambda: Found(status='invalid', why=EVIL, checks=[
         Found(name=EVIL, holds=False, number=None, sentence=EVIL)]),
     'ecology.cost_forecast.Blueprint': lambda: HOST,
     'ecology.ecology.Ecology': lambda: Found(host=HOST, generation=0, seed=0, population=[0], demography=Found(
-        ranking=lambda: row('o1', **NUMBERS, noop=False, operator=EVIL))),
-    'ecology.record.Generation': lambda: Found(row={'cells': {EVIL: {**NUMBERS, 'price': 1.}}}),
-    'economy.ledger.Ledger': lambda: Found(_balances={EVIL: 1.}, _strikes={EVIL: 0}, total=lambda: 1.,
-                                           audit=lambda: Found(balanced=True)),
+        table=lambda: row('o1', **NUMBERS, noop=False, operator=EVIL))),
+    'ecology.record.Generation': lambda: Found(row={'cells': {EVIL: NUMBERS}}),
     'economy.market.Market': lambda: Found(holders=[EVIL], families=[EVIL],
                                            table=lambda: pd.DataFrame({EVIL: [1.]}, index=[EVIL])),
     'evaluation.evaluation.Evaluation': lambda: Found(
@@ -74,7 +69,7 @@ SHOWN = {
 }
 # Numbers and words of our own, or shown with evil texts in the tests of its room.
 ELSEWHERE = {'analysis.weights.Inspection', 'attention.report.search_report.Account', 'attention.scoring.scaling.Fit',
-             'attention.scoring.scaling.Gain', 'ecology.run_folder.Run', 'economy.ledger.Audit'}
+             'attention.scoring.scaling.Gain', 'ecology.run_folder.Run', 'economy.market.Audit'}
 
 
 def test_every_display_is_looked_at():

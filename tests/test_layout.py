@@ -42,7 +42,7 @@ HEAVY = {
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
 # Modules that load no torch, beside those of utils, economy, tasks and cli: what reads a run starts at once.
-QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.off_policy', 'assimilation.gates',
+QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.gates',
          'ecology.record', 'ecology.diagnosis', 'ecology.run_folder', 'evaluation.evaluation', 'evaluation.routing',
          'evaluation.free_questions', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
          'analysis.run_comparison', 'analysis.run_charts', 'analysis.offline_page', 'analysis.run_dashboard',
@@ -131,16 +131,16 @@ def test_heavy_libraries_stay_where_they_belong():
 
 
 def test_the_rules_catch_what_they_are_for():
-    order = ['tasks.splits', 'host.model', 'host.pretraining', 'economy.ledger']
-    assert wrong_order('host.model', 'from ..economy.ledger import x', order) == ['economy.ledger']
-    assert wrong_order('host.model', 'def f():\n    from evolora.economy import ledger', order) == ['economy.ledger']
+    order = ['tasks.splits', 'host.model', 'host.pretraining', 'economy.market']
+    assert wrong_order('host.model', 'from ..economy.market import x', order) == ['economy.market']
+    assert wrong_order('host.model', 'def f():\n    from evolora.economy import market', order) == ['economy.market']
     assert wrong_order('host.model', 'def f():\n    import evolora.host.model', order) == ['host.model']
     assert wrong_order('host.model', 'from .pretraining import y', order) == ['host.pretraining']
     assert wrong_order('host.model', 'from ..tasks.splits import x\nimport numpy', order) == []
     assert wrong_order('host.pretraining', 'from .model import x', order) == []
     assert wrong_order('tasks.splits', 'import host', order) == []
-    assert wrong_heavy('economy.ledger', 'def f():\n    import torch.nn') == ['torch.nn']
-    assert wrong_heavy('economy.ledger', 'from transformers import x') == ['transformers', 'transformers.x']
+    assert wrong_heavy('economy.market', 'def f():\n    import torch.nn') == ['torch.nn']
+    assert wrong_heavy('economy.market', 'from transformers import x') == ['transformers', 'transformers.x']
     assert wrong_heavy('cli.app', 'def f():\n    import torch') == wrong_heavy('host.model', 'import torch') == []
     assert wrong_heavy('cli.app', 'import torch') == ['torch']
     assert wrong_heavy('ecology.ecology', 'import altair') == ['altair']
@@ -301,7 +301,7 @@ def test_there_are_charts_to_hear_and_a_mute_one_is_found(tmp_path):
 
 
 # A slider is dead without a kernel, so nothing of it is kept; the prose around it describes what is seen.
-SLIDERS = {'04_when_to_merge.ipynb': {'874da062'}, '05_energy_and_survival.ipynb': {'28564cc1'}}
+SLIDERS = {'04_when_to_merge.ipynb': {'874da062'}, '05_belief_and_survival.ipynb': {'28564cc1'}}
 SILENT = {'setup', 'cleanup', 'close'}      # what is called for what it does
 
 

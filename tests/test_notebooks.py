@@ -45,7 +45,7 @@ OTHERS = [path for folder in ('nbs/tutorials', 'nbs/lab', 'nbs/experiments')
 # Seconds on one busy core, of those too long for the everyday check. They run with --tutorials. The real host is
 # measured first where it is fetched and that was never done, which is most of the time of the two about it.
 SLOW = {'nbs/tutorials/01_first_generation.ipynb': 196, 'nbs/tutorials/03_how_organelles_learn.ipynb': 142,
-        'nbs/tutorials/04_when_to_merge.ipynb': 217, 'nbs/tutorials/05_energy_and_survival.ipynb': 186,
+        'nbs/tutorials/04_when_to_merge.ipynb': 217, 'nbs/tutorials/05_belief_and_survival.ipynb': 186,
         'nbs/tutorials/06_from_a_question_to_a_study.ipynb': 110,
         'nbs/tutorials/07_does_it_work.ipynb': 138, 'nbs/tutorials/08_real_host.ipynb': 420,
         'nbs/tutorials/09_your_own_task.ipynb': 125, 'nbs/tutorials/10_evolving_attention.ipynb': 480,

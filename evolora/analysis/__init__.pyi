@@ -9,13 +9,14 @@ from . import tables as tables
 from . import theme as theme
 from . import weights as weights
 from .tables import (
-    KNOWN as KNOWN, NO_MEASURE as NO_MEASURE, READING as READING, RunData as RunData, age_table as age_table,
-    attempt_table as attempt_table, balances as balances, cell_history as cell_history, cell_table as cell_table,
-    dormant_table as dormant_table, energy_table as energy_table, flow_table as flow_table,
-    gate_table as gate_table, gather as gather, lineage as lineage, lineage_order as lineage_order, load as load,
-    markdown_table as markdown_table, organelle_table as organelle_table, pool as pool, rate_bounds as rate_bounds,
-    sentence as sentence, summary as summary, tally as tally, uplift_interval as uplift_interval,
-    world_counts as world_counts, world_rates as world_rates, world_table as world_table,
+    COMPUTE as COMPUTE, EVOLUTION as EVOLUTION, KNOWN as KNOWN, NO_MEASURE as NO_MEASURE, READING as READING,
+    RunData as RunData, age_table as age_table, attempt_table as attempt_table, balances as balances,
+    cell_history as cell_history, cell_table as cell_table, dormant_table as dormant_table,
+    evolution_sentence as evolution_sentence, evolution_table as evolution_table, gate_table as gate_table,
+    gather as gather, left_because as left_because, lineage as lineage, lineage_order as lineage_order,
+    load as load, markdown_table as markdown_table, organelle_table as organelle_table, pool as pool,
+    rate_bounds as rate_bounds, sentence as sentence, stake_table as stake_table, summary as summary,
+    tally as tally, world_counts as world_counts, world_rates as world_rates, world_table as world_table,
 )
 from .theme import (
     BLUE as BLUE, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE, PALE as PALE,
@@ -33,11 +34,10 @@ from .run_comparison import (
     mean_interval as mean_interval, read_runs as read_runs, what_differs as what_differs,
 )
 from .run_charts import (
-    CHARTS as CHARTS, Entry as Entry, believed as believed, chart_accuracy as chart_accuracy,
-    chart_ages as chart_ages, chart_beliefs as chart_beliefs, chart_cells as chart_cells,
-    chart_curriculum as chart_curriculum, chart_energy as chart_energy, chart_flows as chart_flows,
+    CHARTS as CHARTS, Entry as Entry, chart_accuracy as chart_accuracy, chart_ages as chart_ages,
+    chart_beliefs as chart_beliefs, chart_cells as chart_cells, chart_compute as chart_compute,
+    chart_curriculum as chart_curriculum, chart_evolution as chart_evolution, chart_kl as chart_kl,
     chart_lineage as chart_lineage, chart_population as chart_population, chart_roi as chart_roi,
-    charts_of as charts_of,
 )
 from .weights import (
     Beside as Beside, Inspection as Inspection, answers_beside as answers_beside, chart_delta as chart_delta,

@@ -58,7 +58,7 @@ def _line(data: RunData, i: int) -> str:
     "The line of text above a frame: the numbers of the generation in a row of the table"
     row = data.generations.iloc[i]
     right = f", {row['accuracy']:.0%} right" if pd.notna(row['accuracy']) else ''
-    return f"generation {row['generation']}{right}, {row['alive']} alive, energy {row['energy']:,.0f}"
+    return f"generation {row['generation']}{right}, {row['alive']} alive, {row['effective_population']:.1f} believed"
 
 # %% ../../nbs/10_analysis/10_run_animation.ipynb #cdf67c91
 def _whole(data: RunData, places: list[tuple[Panel, int, int]]) -> Image.Image:

@@ -30,7 +30,7 @@ def comparable(folders: Iterable[str | Path]) -> list[Run]:
     fixed = [{k: h for k, h in run.hashes.items() if k != 'config'} for run in runs]
     for run, mine in zip(runs[1:], fixed[1:]):
         if wrong := differences(fixed[0], mine) or differences(mine, fixed[0]):
-            raise ValueError(f"expected {run.folder} to share host, streams, graders and prices of compute with "
+            raise ValueError(f"expected {run.folder} to share host, streams, graders and costs with "
                              f"{runs[0].folder}, got another: {'; '.join(wrong)}; compare runs of one kind")
     return runs
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import altair as alt
 import pandas as pd
 
-from .run_charts import believed, charts_of, chart_accuracy, chart_roi
+from .run_charts import CHARTS, chart_accuracy, chart_roi
 from .offline_page import figure, inert, page, table_html, write_page
 from .run_comparison import beside, read_runs
-from .tables import (KNOWN, NO_MEASURE, READING, RunData, attempt_table, cell_table, gate_table, lineage_order, load,
-                       organelle_table, summary, world_table)
+from .tables import (KNOWN, NO_MEASURE, READING, RunData, attempt_table, cell_table, evolution_sentence,
+                                     evolution_table, gate_table, lineage_order, load, organelle_table, summary,
+                                     world_table)
 from ..ecology.run_folder import TABLES
 
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #a602974b
@@ -66,16 +67,10 @@ def _facts(data: RunData, table: pd.DataFrame) -> str:
         'ROI': (f"{last['ROI']:.2f}", f"{before['ROI']:.2f} before"),
         'alive': (f"{last['alive']:.0f}", f"{int(data.generations['births'].sum()):,} births, "
                                           f"{int(data.generations['deaths'].sum()):,} deaths"),
-        **_held(data, last, before)}
+        'believed': (f"{last['believed']:.1f}", f"{before['believed']:.1f} before")}
     return '<dl class="facts">' + ''.join(
         f'<div><dt>{inert(name)}</dt><dd>{inert(value)}<small>{inert(small)}</small></dd></div>'
         for name, (value, small) in facts.items()) + '</dl>'
-
-def _held(data: RunData, last: pd.Series, before: pd.Series) -> dict[str, tuple[str, str]]:
-    "Energy; where there is a market, in which there is always as much of it, among how many belief is shared"
-    if not believed(data): return {'energy': (f"{last['energy']:,.1f}", f"{before['energy']:,.1f} before")}
-    shared = data.generations['effective_population']
-    return {'believed': (f'{shared.iloc[-1]:.1f}', f'{shared.mean():.1f} on average')}
 
 def _head(data: RunData, table: pd.DataFrame) -> str:
     about = ' · '.join(f'{inert(key)} {inert(value, 60)}' for key, value in data.about.items())
@@ -103,7 +98,7 @@ def _figure(name: str, chart: alt.TopLevelMixin) -> tuple[str, dict]:
 def _tables(data: RunData, limit: int) -> dict[str, str]:
     "Tables by the section that they belong to"
     organelles, cells = organelle_table(data), cell_table(data)
-    attempts = attempt_table(data).set_index('generation')
+    attempts, evolution = attempt_table(data).set_index('generation'), evolution_table(data)
     best = organelles.nlargest(limit, 'episodes').drop(columns='reason')
     cells.index = pd.Index([f'{family}:{depth}' for family, depth in cells.index], name='cell')
     known = world_table(data).reset_index('where')
@@ -111,13 +106,16 @@ def _tables(data: RunData, limit: int) -> dict[str, str]:
     return {
         'cells': table_html(cells, 'Cells: what was tried in each, and how it went'),
         'gates': table_html(gate_table(data), 'Gates: how often each was asked, and its latest decision', limit=300)
-                 + table_html(attempts.tail(limit), f'Assimilation: {few(attempts)} latest attempts'),
+                 + table_html(attempts.tail(limit), f'Merges: {few(attempts)} latest tests of a child'),
+        'evolution': table_html(evolution.tail(limit), f'Evolution: {few(evolution)} latest censuses; the terms from '
+                                                       'selection to arrivals add up to the change'),
         'organelles': table_html(best, f'Organelles: {few(organelles)} with most episodes')
                       + (table_html(known.head(2 * limit), KNOWN) if len(known) else '') + _tree(data, organelles, 60),
         'answers': table_html(answer_sample(data), 'Answers: the latest of each kind in each cell', limit=300)}
 
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #0b3d7fea
-_BELOW = {'learning': 'cells', 'population': 'organelles', 'merging': 'gates', 'answers': 'answers'}   # group → table
+_BELOW = {'learning': 'cells', 'evolution': 'evolution', 'population': 'organelles', 'merging': 'gates',
+          'answers': 'answers'}     # group → table
 
 def _one(data: RunData, limit: int, log: Callable[[str], None]) -> tuple[str, dict[str, str], dict[str, dict]]:
     "Head, sections and what is drawn, for one run"
@@ -125,13 +123,15 @@ def _one(data: RunData, limit: int, log: Callable[[str], None]) -> tuple[str, di
     table = summary(data)
     sections['Summary'] = table_html(table, _SUMMARY)
     tables, groups = _tables(data, limit), {}
-    for name, entry in charts_of(data).items():
-        log(f'drawing {name}')
+    for name, entry in CHARTS.items():
+        log(f"{'drawing' if entry.shows(data) else 'leaving out'} {name}")
+        if not entry.shows(data): continue
         shown, drawn[name] = _figure(name, entry(data))
         groups[entry.group] = groups.get(entry.group, '') + shown
-    for group in dict.fromkeys([*groups, *(g for g in _BELOW if g != 'merging' or 'merging' in groups)]):
+    for group in (*groups, 'answers'):
         charts = f'<div class="charts">{groups[group]}</div>' if group in groups else ''
-        sections[group.capitalize()] = charts + tables.get(_BELOW.get(group), '')
+        words = f'<p>{inert(evolution_sentence(data), 500)}</p>' if group == 'evolution' else ''
+        sections[group.capitalize()] = words + charts + tables.get(_BELOW.get(group), '')
     return _head(data, table), sections, drawn
 
 # %% ../../nbs/10_analysis/08_run_dashboard.ipynb #ee55e6e7

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import altair as alt
 
-from .run_charts import charts_of, chart_accuracy, chart_roi, save_chart
+from .run_charts import CHARTS, chart_accuracy, chart_roi, save_chart
 from .run_comparison import beside, read_runs
 from .run_dashboard import tame
-from .tables import (KNOWN, NO_MEASURE, READING, RunData, cell_table, lineage, load, markdown_table,
-                                     organelle_table, summary, world_table)
+from .tables import (KNOWN, NO_MEASURE, READING, RunData, cell_table, evolution_sentence, evolution_table,
+                                     lineage, load, markdown_table, organelle_table, summary, world_table)
 from ..ecology.run_folder import Run
 from ..utils.files import first_bytes, write_whole
 from ..utils.text import escape
@@ -54,13 +54,16 @@ _CHARTS = '{charts}'
 
 def _one(data: RunData, limit: int) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
     data = tame(data)
-    organelles, charts = organelle_table(data), {name: chart(data) for name, chart in charts_of(data).items()}
+    organelles = organelle_table(data)
+    charts = {name: chart(data) for name, chart in CHARTS.items() if chart.shows(data)}
+    evolution = evolution_table(data).tail(limit)
+    did = ['## Evolution', evolution_sentence(data), markdown_table(evolution)] if len(evolution) else []
     best = organelles.nlargest(limit, 'episodes').sort_values(['accuracy', 'episodes'], ascending=False, kind='stable')
     worlds = world_table(data).reset_index('where').head(5 * limit)
     known = ['## Worlds', KNOWN, markdown_table(worlds)] if len(worlds) else []
     return [f'# Run {escape(data.name)}', data._repr_markdown_(),
             '## From first to last', markdown_table(summary(data)),
-            f'{READING} {NO_MEASURE}', _CHARTS,
+            f'{READING} {NO_MEASURE}', _CHARTS, *did,
             '## Cells', markdown_table(cell_table(data)), '## Organelles',
             f'The {len(best)} of {len(organelles)} with most episodes, best accuracy first.',
             markdown_table(best.drop(columns='reason')), *known, '## Descent', lineage(data)], charts
@@ -88,4 +91,7 @@ def report(folders: str | Path | Iterable[str | Path], # a run, or several that 
     check_place(place)
     if len(folders) > 1: return _write(place, *_several(*read_runs(folders, log=log)), log)
     log(f'reading {folders[0]}')
-    return _write(place, *_one(load(folders[0]), limit), log)
+    parts, charts = _one(load(folders[0]), limit)
+    for name in CHARTS:
+        if name not in charts: log(f'leaving out {name}')
+    return _write(place, parts, charts, log)

@@ -168,7 +168,7 @@ def in_world(draw: Callable) -> Callable:
 
 # %% ../../nbs/10_analysis/02_theme.ipynb #1bfd6481
 # What is its own unit.
-_UNITS = {'answers', 'cosine', 'energy', 'episodes', 'generation', 'generations', 'gflops', 'merges', 'nats',
+_UNITS = {'answers', 'cosine', 'episodes', 'generation', 'generations', 'gflops', 'merges', 'nats',
           'organelles', 'pairs', 'probability', 'rounds', 'runs', 'seconds', 'seeds', 'share', 'steps', 'tokens',
           'turns', 'weights'}
 

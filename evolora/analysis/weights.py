@@ -23,6 +23,7 @@ from .tables import balances, load, markdown_table
 from ..assimilation.gates import Decision, explain
 from ..assimilation.merging import beside, combine
 from ..ecology.ecology import Ecology
+from ..ecology.run_folder import frame
 from ..evaluation.free_questions import check_question, question
 from ..host.adapters import Factors, blocks_of
 from ..organelles.population import Population, delta_norm
@@ -269,7 +270,7 @@ def answers_beside(population: Population, organelle: str, prompt: str, *, max_n
 class Inspection:
     "What is known of one organelle"
     organelle: str
-    facts: dict                 # operator, parents, born, died, reason, rank, traits, energy
+    facts: dict                 # operator, parents, born, died, reason, rank, traits, stakes, leads
     line: list[tuple]           # (organelle, operator, generation of birth) along first parents, the eldest first
     answers: pd.DataFrame       # by family: answers, accuracy, low, high
     window: str                 # which answers these are
@@ -284,9 +285,9 @@ class Inspection:
 
     def _repr_markdown_(self) -> str:
         f = self.facts
-        energy = '' if f['energy'] is None else f", energy {f['energy']:.1f}"
-        head = (f"**{escape(self.organelle)}** ({escape(f['operator'])}, rank {f['rank']}) {self._life()}{energy}; "
-                f"niche: {escape(f['traits'].get('niche') or 'everywhere')}")
+        stakes = '' if f['stakes'] is None else f", holds {f['stakes']:.0%} of the stakes"
+        leads = '' if f['leads'] is None else f", is believed most in {escape(', '.join(f['leads']) or 'no family')}"
+        head = f"**{escape(self.organelle)}** ({escape(f['operator'])}, rank {f['rank']}) {self._life()}{stakes}{leads}"
         line = ' → '.join(f"{escape(id)} ({escape(operator)}, {born})" for id, operator, born in self.line)
         traits = ', '.join(f'{escape(k)} {v:.3g}' for k, v in f['traits'].items() if isinstance(v, (int, float)))
         gates = ' \\\n'.join(map(escape, self.gates.splitlines()))
@@ -297,20 +298,22 @@ class Inspection:
 # %% ../../nbs/10_analysis/06_weights.ipynb #8a7e5e01
 def _of_ecology(e: Ecology) -> tuple[dict, pd.DataFrame, str, list[Decision]]:
     "Facts of all organelles alive, their answers, which answers these are, and decisions"
+    first = {f: e.market.leader(f) for f in e.market.families}
     facts = {o.id: dict(operator=o.operator, parents=list(o.parents), born=o.born, died=None, reason=None, rank=o.rank,
-                        traits=o.traits.model_dump(), energy=e.ledger.balance(o.id)) for o in e.population}
-    decisions = list(e.history[-1].decisions or ()) if e.history else []
-    return facts, e.demography.recent, f'last {e.demography.memory} generations', decisions
+                        traits=o.traits.model_dump(), stakes=e.market.balance(o.id),
+                        leads=[f for f, id in first.items() if id == o.id]) for o in e.population}
+    if not e.history: return facts, frame('episodes', []), 'last generation', []
+    return facts, frame('episodes', e.history[-1].episodes), 'last generation', list(e.history[-1].decisions)
 
 def _of_folder(folder) -> tuple[dict, pd.DataFrame, str, list[Decision]]:
     data, facts = load(folder), {}
-    energy = balances(data).groupby('organelle')['energy'].last()
+    stakes = balances(data).groupby('organelle')['stakes'].last()
     for row in data.lineage.to_dict('records'):
         id, kept = row['organelle'], {k: row[k] for k in ('operator', 'rank')}
         if row['event'] == 'birth': facts[id] = kept | dict(
             parents=row['parents'] or [], born=row['generation'], died=None, reason=None, traits=row['traits'] or {},
-            energy=energy.get(id))
-        elif id in facts: facts[id] |= dict(died=row['generation'], reason=row['reason'], energy=None)
+            stakes=stakes.get(id), leads=None)     # of single families it is not recorded
+        elif id in facts: facts[id] |= dict(died=row['generation'], reason=row['reason'], stakes=None)
     decisions = [Decision(**row | {'partners': tuple(row['partners'] or ())}) for row in data.gates.to_dict('records')]
     return facts, data.episodes, 'whole life', decisions
 

@@ -1,4 +1,4 @@
-"""merging of weights, tests, gates, offspring on trial"""
+"""merging of weights, sequential tests, gates, a child beside its parents"""
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,7 +12,6 @@ import shlex
 import sys
 import traceback
 import warnings
-from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -106,9 +105,8 @@ def _ended(session, folder: Path, wanted: int) -> None: # generations, if it is 
     data, ecology = load(folder), session.ecology
     show(summary(data).reset_index(names=''), 'Summary')
     print(f'report: {_pages([folder])[0]}')
-    if not len(ecology.population): return
     more = wanted if wanted > ecology.generation else 2 * ecology.generation
-    print('energy, alive, KL and GFLOPs are means over generations; births, deaths and episodes are sums\n'
+    print('alive, believed, KL and GFLOPs are means over generations; births, deaths and episodes are sums\n'
           f'is it better than the bare host? evolora holdout {folder}\n'
           f'ask it: evolora ask {folder} {_quoted(example(_best_first(data, ecology.cells)))}\n'
           f'go on: evolora run --resume {folder} --generations {more}')
@@ -130,8 +128,8 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         out: Annotated[Path | None, typer.Option(help='A new folder; default: the next free one under runs/.')] = None,
         resume: Annotated[Path | None, typer.Option(help='Go on with the run in this folder.')] = None,
         every: Annotated[int, typer.Option(min=1, help='Generations between checkpoints.')] = 10,
-        patience: Annotated[int, typer.Option(min=0, help='Stop after so many generations in a row without revenue, '
-                                              'and print why; exit code 3. 0: never stop for that.')] = 3,
+        patience: Annotated[int, typer.Option(min=0, help='Stop after so many generations in a row without a right '
+                                              'answer, and print why; exit code 3. 0: never stop for that.')] = 3,
         dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: what fits.')] = None,
@@ -184,24 +182,23 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
 app.command(epilog='It takes some minutes, once for each host; `evolora run --host HOST` does it by itself.')(calibrate)
 
 # %% ../../nbs/15_cli/09_app.ipynb #6c93ba42
-@app.command(epilog='No gold answer is involved for your question. The first one fits a router on selection questions, '
-                    'which are graded, and keeps it as router.json in the folder of the run; later ones read it.')
+@app.command(epilog='No gold answer is involved. By itself the organelle answers that the run believes most in the '
+                    'family that the question resembles; the folder stays as it is.')
 def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
         prompt: Annotated[str, typer.Argument(help='What to ask.')],
         members: Annotated[str, typer.Option(help='`auto`, or ids separated by commas; `host` is the bare '
                                              'host.')] = 'auto',
-        strategy: Annotated[str, typer.Option(help='route: the most trusted answers; vote: the majority of a team; '
+        strategy: Annotated[str, typer.Option(help='route: the most believed answers; vote: the majority of a team; '
                                               'verify: a second one checks what the others propose.')] = 'route',
         max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48):
     "Ask the organelles of a run: each answer, the choice, and why."
-    from evolora.evaluation.free_questions import ask, check_request, router_of
-    from evolora.evaluation.evaluation import cells_of
-    from evolora.ecology.sessions import colony
-    population, record = colony(run)
+    from evolora.evaluation.free_questions import ask, check_request
+    from evolora.evaluation.routing import believed_router
+    from evolora.ecology.sessions import colony_ecology
+    ecology = colony_ecology(run)
+    population, router = ecology.population, believed_router(ecology)
     who = members if members == 'auto' else [None if m.strip() == 'host' else m.strip() for m in members.split(',')]
     check_request(population, [prompt], members=who, strategy=strategy, max_new_tokens=max_new_tokens)
-    with progress(stays=False) as bar:
-        router = router_of(run, population, cells=cells_of(record), on_rows=partial(bar.reached, 'a router'))
     reply = ask(population, prompt, router=router, members=who, strategy=strategy, max_new_tokens=max_new_tokens)
     table = reply.answers.assign(organelle=[id or 'host' for id in reply.answers.organelle],
                                  text=[t.replace('\n', ' ') for t in reply.answers.text],
@@ -216,14 +213,16 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
 @app.command(epilog='Load it with transformers and peft: five lines, on the card.')
 def export(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
            out: Annotated[Path, typer.Argument(help='A new folder for the adapter.')],
-           organelle: Annotated[str, typer.Option(help='An id, `best` on selection questions, or `merged`: all in '
+           organelle: Annotated[str, typer.Option(help='An id, `best`: believed most, or `merged`: all in '
                                                   'one.')] = 'best',
            n: Annotated[int, typer.Option(min=24, help='Selection questions for the numbers on the card.')] = 480):
     "Write an organelle of a run as a peft adapter with a model card."
     from evolora.evaluation.peft_export import export as write
-    from evolora.ecology.sessions import colony
-    population, record = colony(run)
-    with progress() as bar: path = write(population, organelle, out, run=record, n=n, on_way=bar.reached)
+    from evolora.ecology.run_folder import Run
+    from evolora.ecology.sessions import colony_ecology
+    ecology = colony_ecology(run)
+    with progress() as bar:
+        path = write(ecology.population, organelle, out, run=Run.open(run), ecology=ecology, n=n, on_way=bar.reached)
     print(f'adapter and card: {path}')
 
 # %% ../../nbs/15_cli/09_app.ipynb #d417b48f
@@ -329,7 +328,7 @@ def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
 app.command(epilog='An ecology never sees a gold answer; this is what it is measured against. A second call goes on '
                    'where the first was stopped. What comes out is a peft adapter.')(sft)
 app.command(epilog='Look once for each thing that you report: to look, change a setting and look again is to tune '
-                   'on the holdout. Routers are fitted on selection questions; runs of different hosts, cells or '
+                   'on the holdout. Whoever a run believes answers for it; runs of different hosts, cells or '
                    'forms are refused.')(holdout)
 app.command(epilog=study_command.EPILOG)(study_command.study)
 

@@ -99,7 +99,7 @@ def _made(one, jobs: int) -> ValueError | None: # a `Study`
 def _seeds(plan, n: int | None): # None: as the plan says
     return plan if n is None else plan.model_copy(update={'seeds': tuple(range(1, n + 1))})
 
-@bench_app.command(epilog='On the embedded host the study `learning`, on another one the study `real`, both files in '
+@bench_app.command(epilog='On the embedded host the study `headline`, on another one the study `real`, both files in '
                           'nbs/experiments. A second call makes the cells that are missing.')
 def suite(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded',
           seeds: _SEEDS = None, jobs: _JOBS = 2,
@@ -152,7 +152,7 @@ def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embe
                  seeds: _SEEDS = None, jobs: _JOBS = 2,
                  out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                           'runs/study-merges.')] = None):
-    "Are accepted merges real, and are they worth their compute? Takes about half an hour, in pieces."
+    "Are accepted merges as good as what they replace, and are they worth their compute? Takes about half an hour."
     from evolora.experiments import merge_ablation
     from evolora.experiments.gate_calibration import Sizes
     from evolora.experiments.study import Study
@@ -164,7 +164,7 @@ def assimilation(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embe
         short = dict(id=96, ood=32, audit=128)
         plan = plan.model_copy(update={'seeds': plan.seeds[:1], 'measured': plan.measured.model_copy(update=short),
                                        'conditions': (first.model_copy(update={'generations': 12}), twin)})
-        sizes = Sizes(late=50, sequences=40, logs=60, merges=10, homes=2, tasks=1000, runs=5)
+        sizes = Sizes(streams=300, late=20, merges=10, homes=2, tasks=400, runs=3, gates=10)
     with TemporaryDirectory() as scratch:
         one = Study(plan, out or (Path(scratch) / 'quick' if quick else None))
         one.check_place()

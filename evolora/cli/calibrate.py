@@ -19,7 +19,7 @@ from ..utils.terminal import MAX_THREADS, new_file, progress, log, show
 # %% ../../nbs/15_cli/04_calibrate.ipynb #f36a3c43
 def settings_for(host, name: str, # of a preset, or a YAML file
                  *, again: bool = False): # measure even if it is known
-    "(configuration, calibration or None) of a run on a loaded host; ValueError where nothing can be earned"
+    "(configuration, calibration or None) of a run on a loaded host; ValueError where nothing can be learned"
     from evolora.evaluation.host_calibration import calibrate, keep_calibration, known_calibration
     from evolora.ecology.config import PRESETS, load_config
     from evolora.ecology.cost_forecast import priced_for
@@ -64,10 +64,10 @@ def _without_weights(host: str, config: str) -> None:
     short, long = (n * plan.meter.answer(*tokens) / 1e12 for tokens in ((40, 12), (plan.prompt, LONGEST)))
     print(f'up to {n} answers in {len(FORMS)} forms and {len(cells)} cells: {short:.1f} to {long:.1f} TFLOP\n'
           'unknown until it is asked: which form it understands, what it is right about, how long its answers get, and '
-          'so what an answer may cost and how many seconds a generation takes')
+          'so how many seconds a generation takes')
 
 def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
-              config: Annotated[str, typer.Option(help='Preset whose economy prices are found for.')] = 'real',
+              config: Annotated[str, typer.Option(help='Preset that it is meant for.')] = 'real',
               again: Annotated[bool, typer.Option('--again', help='Measure even if it is known already.')] = False,
               out: Annotated[Path | None, typer.Option(help='A new YAML file for the whole configuration: read it, '
                                                        'change it, and `evolora run --config FILE`.')] = None,
@@ -79,7 +79,7 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
                                                  'tables.')] = False,
               threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help='Torch threads; default: '
                                                     'all.')] = None):
-    "Find the form that a host understands, the cells that it half knows, and prices at which organelles can live."
+    "Find the form that a host understands, the cells that it half knows, and how long its answers get."
     new_file(out)
     if dry_run: return _without_weights(host, config)
     import pandas as pd
@@ -110,8 +110,9 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
           'were looked at closely.\n'
           f'Chosen: at most {calibration.MOST} cells, {calibration.ALIKE} of a family, with something open, where '
           f'{calibration.LEAST:.0%} of hands hold right and wrong answers and pass@1 is above chance.')
-    prices = ', '.join(f'{k} {v:.4g}' for k, v in found.changes['economy'].items())
-    print(f"{found.form}: {settings.form}\n{prices}, at most {settings.max_new_tokens} tokens an answer")
+    rates = ', '.join(f'{k} {v:.4g}' for k, v in found.changes['economy'].items())
+    print(f"{found.form}: {settings.form}\n{settings.market.questions} questions a generation, at most "
+          f"{settings.max_new_tokens} tokens an answer; costs are counted at {rates}")
     if forecast: print(forecast)
     keep()
     print(f'live on it: evolora run --host {host}' + (f' --config {out}' if out else ''))

@@ -69,8 +69,9 @@ def sparkline(values, width: int = 32) -> str:
     return ''.join('·' if x is None else '▁▂▃▄▅▆▇█'[height(x)] for x in last)
 
 # %% ../../nbs/15_cli/02_watch.ipynb #ce92dbb2
-_SHOWN = {'accuracy': '{:.1%}', 'roi': '{:.2f}', 'alive': '{:.0f}', 'energy': '{:,.1f}', 'kl_from_host': '{:.3f}'}
-_NAMES = {'energy': 'energy of all', 'kl_from_host': 'KL, nats a token'}        # the ticker below has the mean energy
+_SHOWN = {'accuracy': '{:.1%}', 'roi': '{:.2f}', 'alive': '{:.0f}', 'effective_population': '{:.1f}',
+          'kl_from_host': '{:.3f}'}
+_NAMES = {'roi': 'ROI', 'effective_population': 'believed (1/Σp²)', 'kl_from_host': 'KL, nats a token'}
 
 @dataclass
 class Watch:

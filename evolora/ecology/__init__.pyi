@@ -14,11 +14,9 @@ from . import state as state
 from . import succession as succession
 from . import variation as variation
 from .variation import (
-    JUDGED_BY as JUDGED_BY, OPERATORS as OPERATORS, Offspring as Offspring, VariationConfig as VariationConfig,
-    champions as champions, choose_parents as choose_parents, competence as competence, crossover as crossover,
+    OPERATORS as OPERATORS, Offspring as Offspring, VariationConfig as VariationConfig, crossover as crossover,
     direction as direction, gaussian as gaussian, limits as limits, make_offspring as make_offspring,
-    mutate_traits as mutate_traits, narrow as narrow, reliability as reliability, rescale as rescale,
-    silence as silence, survivors as survivors, variances as variances, widen as widen,
+    mutate_traits as mutate_traits, narrow as narrow, rescale as rescale, silence as silence, widen as widen,
 )
 from .lifecycle import (
     Demography as Demography,
@@ -32,10 +30,9 @@ from .record import (
     row_text as row_text,
 )
 from .diagnosis import (
-    CASES as CASES, Diagnosis as Diagnosis, EarlyStopping as EarlyStopping, LAST as LAST, PATIENCE as PATIENCE,
-    READ as READ, Seen as Seen, books as books, break_even as break_even, by_cell as by_cell, diagnose as diagnose,
-    extinction_certain as extinction_certain, inert as inert, seen_in as seen_in,
-    unpaid_generations as unpaid_generations,
+    CASES as CASES, DIFFER as DIFFER, Diagnosis as Diagnosis, EarlyStopping as EarlyStopping, LAST as LAST,
+    PATIENCE as PATIENCE, READ as READ, Seen as Seen, by_cell as by_cell, diagnose as diagnose, inert as inert,
+    seen_in as seen_in, wrong_generations as wrong_generations,
 )
 from .knobs import (
     Applied as Applied, Controls as Controls, Example as Example, KNOBS as KNOBS, Knob as Knob,
@@ -66,7 +63,7 @@ from .run_folder import (
     config_hash as config_hash, differences as differences, frame as frame, read as read,
 )
 from .state import (
-    PARTS as PARTS, births_of as births_of, parts_of as parts_of, restore as restore, state_of as state_of,
+    PARTS as PARTS, births_of as births_of, restore as restore, state_of as state_of,
 )
 from .checkpoint_files import (
     checkpoints as checkpoints, prune as prune, read_births as read_births, read_checkpoint as read_checkpoint,

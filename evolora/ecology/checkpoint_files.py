@@ -8,6 +8,7 @@ __all__ = ['write_checkpoint', 'checkpoints', 'prune', 'read_manifest', 'verifie
 # %% ../../nbs/07_ecology/14_checkpoint_files.ipynb #e4095962
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import safetensors.torch
 import torch
 
 from .. import __version__
+from ..assimilation.merge_test import Merge
 from .ecology import Ecology
 from .state import births_of, restore, state_of
 from ..host.adapters import Factors, check_factors, read_tensors
@@ -41,7 +43,7 @@ def _unpacked(tree, tensors: dict[str, torch.Tensor]):
     return [_unpacked(x, tensors) for x in tree] if isinstance(tree, list) else tree
 
 # %% ../../nbs/07_ecology/14_checkpoint_files.ipynb #34a21985
-_FORMAT, _MOST, _LARGEST = 'evolora.checkpoint.4', 1 << 28, 1 << 34     # bytes of the tree, and of the tensors
+_FORMAT, _MOST, _LARGEST = 'evolora.checkpoint.5', 1 << 28, 1 << 34     # bytes of the tree, and of the tensors
 _NAME = re.compile(r'[0-9]{6,12}')
 
 def _own(manifest: dict) -> str:
@@ -138,21 +140,33 @@ def _same(one, two) -> bool:
     if isinstance(one, list): return len(one) == len(two) and all(map(_same, one, two))
     return one == two
 
-def _consistent(ecology: Ecology) -> bool:
-    "Whether all books are about living organelles only, and the ledger balances"
-    p, a = ecology.population, ecology.assimilation
-    ids = set(p.ids)
-    return (ecology.generation >= 0 and set(ecology.ledger.balances) == ids and ecology.ledger.audit().balanced
-            and set(a.trials) <= ids and set(a.tried) <= ids and set(ecology.demography.births) <= ids
-            and all(check_factors(f, p.shapes, p.max_rank) for f in ecology.demography.births.values()))
+_ID = re.compile(r'o[1-9][0-9]{0,17}')
+
+def _sound(ecology: Ecology) -> bool:
+    "Whether the market balances, and all books are about the living, or about those that lived where they look back"
+    p, m, births, past = ecology.population, ecology.market, ecology.demography.births, ecology.succession
+    ids, now = set(p.ids), ecology.generation
+    lived = lambda names: all(_ID.fullmatch(id) and int(id[1:]) <= p.births for id in names)
+    return (now >= 0 and 0 < len(ids) <= ecology.config.capacity and set(m.holders) == ids and m.audit().balanced
+            and set(ecology.plasticity._expected) <= ids and set(births) == ids
+            and all(check_factors(f, p.shapes, p.max_rank) for f in births.values())
+            and lived([*past.skill, *past.earned]) and all(0 <= x < math.inf for x in past.earned.values())
+            and math.isfinite(ecology.merging.purse)
+            and all(lived(pair) and 0 <= when < now for pair, when in ecology.merging.tried.items())
+            and all(_fits(merge, ecology) and lived(merge.factors) for merge in ecology.merges))
+
+def _fits(merge: Merge, ecology: Ecology) -> bool:
+    "Whether the weights that are kept of a merge are those of its child and its parents"
+    p, who = ecology.population, {merge.child, *merge.parents}
+    return (0 <= merge.generation < ecology.generation and set(merge.factors) == who and set(merge.later) <= who
+            and all(check_factors(f, p.shapes, p.max_rank) for f in (*merge.factors.values(), *merge.later.values())))
 
 def _read_state(folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
     "The tree of a checkpoint with marks, and the tensors"
     tensors = read_tensors(folder / 'state.safetensors', most=_LARGEST)
     try: tree = parse_json(read_file(folder / 'state.json', _MOST), _MOST)
     except ValueError as e: raise ValueError(f"{folder / 'state.json'} expected JSON, got {e}; {_RESTORE}") from None
-    # Older checkpoints have no weights at birth.
-    return ({'births': {}} | tree if isinstance(tree, dict) else {}), tensors
+    return tree, tensors
 
 # %% ../../nbs/07_ecology/14_checkpoint_files.ipynb #44e4eeb4
 def read_checkpoint(folder: str | Path, ecology: Ecology) -> dict:
@@ -165,7 +179,7 @@ def read_checkpoint(folder: str | Path, ecology: Ecology) -> dict:
         restore(ecology, _unpacked(tree, tensors), population)
         fits = _same(_packed(state_of(ecology), again), tree) and again.keys() == tensors.keys() and all(
             x.dtype == tensors[n].dtype and x.equal(tensors[n]) for n, x in again.items())
-        fits = fits and _consistent(ecology) and ecology.generation == manifest['generation'] == int(folder.name)
+        fits = fits and _sound(ecology) and ecology.generation == manifest['generation'] == int(folder.name)
     except _UNFIT: fits = False
     if not fits: raise ValueError(f"{folder} expected the state of an ecology of this configuration, got another; it "
                                   f"was edited: {_RESTORE}")
@@ -173,12 +187,12 @@ def read_checkpoint(folder: str | Path, ecology: Ecology) -> dict:
 
 # %% ../../nbs/07_ecology/14_checkpoint_files.ipynb #4b820a60
 def read_births(folder: str | Path, population: Population) -> dict[str, Factors]:
-    "The weights at birth of the organelles of a saved population; those whose birth was not kept are left out"
+    "The weights at birth of the organelles of a saved population"
     tree, tensors = _read_state(folder := Path(folder))
     try:
         births = births_of(_unpacked({'births': tree['births']}, tensors))
         for factors in births.values(): check_factors(factors, population.shapes, population.max_rank)
-        if set(births) <= set(population.ids): return births
+        if set(births) == set(population.ids): return births
     except _UNFIT: pass
-    raise ValueError(f"{folder} expected factors of organelles of its population as births, got others; it was "
+    raise ValueError(f"{folder} expected the factors of each of its organelles as births, got others; it was "
                      f"edited: {_RESTORE}")

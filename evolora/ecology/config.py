@@ -18,7 +18,6 @@ from pydantic import (BaseModel, ConfigDict, Field, ValidationError, field_valid
 import evolora
 from ..assimilation.gates import GATES
 from ..assimilation.merge_test import MergeConfig
-from ..assimilation.pairing import AssimilationConfig
 from .variation import VariationConfig
 from ..economy.market import MarketConfig
 from ..economy.prices import EconomyConfig
@@ -50,33 +49,25 @@ class EcologyConfig(BaseModel):
     form: Form = Field(Form(), description='how questions are put and replies are read, see `forms`: fields, or the '
                                            'name of one of four')
     world: WorldConfig = Field(WorldConfig(), description='which answer is right when, see `worlds`')
-    temperature: float = Field(1., ge=0, description='sampling temperature of answers; 0 is greedy')
+    temperature: float = Field(1., gt=0, description='sampling temperature of answers')
     max_new_tokens: int = Field(48, ge=1, le=8192, description='tokens after which an answer is cut')
     batch: int = Field(512, ge=1, le=1 << 16, description='rows answered at once; lower it when memory is short')
-    memory: int = Field(10, ge=1, description='generations of answers that competence is judged by')
-    reserve: float = Field(2., ge=0, description='energy that a parent must have left after a birth')
-    feedback: float = Field(0., ge=0, le=100, description="reward of positive human feedback on an answer; negative "
-                                                          "feedback costs as much; 0 only records it")
+    feedback: float = Field(0., ge=0, le=100, description='weight of human feedback on an answer in a lesson; 0 only '
+                                                          'records it')
+    audit: int = Field(8, ge=1, description='generations after which the weights of a merge are kept again')
     economy: EconomyConfig = EconomyConfig()
-    market: MarketConfig | None = Field(None, description='the market of beliefs by which it is decided who answers; '
-                                                          'null: organelles pay and earn energy instead')
+    market: MarketConfig = MarketConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     variation: VariationConfig = VariationConfig()
     plasticity: PlasticityConfig = PlasticityConfig()
-    assimilation: AssimilationConfig = AssimilationConfig()
-    merging: MergeConfig = Field(MergeConfig(), description='merges where there is a market, see `merge_test`')
-
-    @property
-    def seats(self) -> int:
-        "Organelles up to which there are ordinary births; the other seats are kept for children on probation"
-        return max(1, self.capacity - self.assimilation.trials) if self.assimilation.merges else self.capacity
+    merging: MergeConfig = MergeConfig()
 
     @property
     def own_parts(self) -> dict[str, str]:
         "Fingerprints of families, rule, gates and schedule that a user has added, and of a world that changes"
         world = {} if self.world.static else {'world': self.world.hash}
         return (world | cell_hashes(Cell.parse(c) for c in self.cells) | RULES.hashes([self.plasticity.rule])
-                | GATES.hashes(self.assimilation.gates) | SCHEDULES.hashes([self.world.schedule]))
+                | GATES.hashes(self.merging.gates) | SCHEDULES.hashes([self.world.schedule]))
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -89,12 +80,10 @@ class EcologyConfig(BaseModel):
 
     @model_serializer(mode='wrap')
     def _defaults_left_out(self, usual):
-        # Runs from before there were forms, worlds and markets have the hashes of configurations without them.
+        # A plain form and a static world are what there is without them.
         values = usual(self)
         if self.form.plain: values.pop('form', None)
         if self.world.static: values.pop('world', None)
-        if self.market is None: values.pop('market', None)
-        if self.merging == MergeConfig(): values.pop('merging', None)
         return values
 
     @model_validator(mode='after')
@@ -102,15 +91,8 @@ class EcologyConfig(BaseModel):
         for cell in self.cells: Cell.parse(cell)
         self.world.check(self.families)
         for name, value, limit, most in (('rank', self.rank, 'max_rank', self.max_rank),
-                                         ('founders', self.founders, 'capacity', self.capacity),
-                                         ('variation.mu', self.variation.mu, 'capacity', self.capacity)):
+                                         ('founders', self.founders, 'capacity', self.capacity)):
             if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
-        if self.market and not self.temperature: raise ValueError('temperature expected above 0 with a market, got '
-                                                                  '0; the likelihood of greedy answers is 1 or 0')
-        for name, value, why in (('assimilation.merges', self.assimilation.merges, 'organelles are recruited'),
-                                 ('feedback', self.feedback, 'stakes move by graded answers alone')):
-            if self.market and value:
-                raise ValueError(f'{name} expected 0 where there is a market, got {value}; there {why}')
         return self
 
 # %% ../../nbs/07_ecology/03_config.ipynb #b39cd72f
@@ -118,8 +100,7 @@ PRESETS = Path(evolora.__file__).parent / 'ecology/presets'
 
 # Names that were given up on the way to format 2 of runs, and what they are called now.
 RENAMED = {'plasticity.step': 'plasticity.learning_rate', 'plasticity.momentum': 'plasticity.beta1',
-           'plasticity.memory': 'plasticity.beta2', 'plasticity.kinship': 'plasticity.sharing',
-           'assimilation.suitors': 'assimilation.candidates', 'assimilation.sitting': 'assimilation.probation_after'}
+           'plasticity.memory': 'plasticity.beta2', 'plasticity.kinship': 'plasticity.sharing'}
 
 def validation_line(error: ValidationError, model: type[BaseModel] | None = None) -> str: # what was to be made
     "The first fault that a model found, in one line; of an unknown key, which ones `model` knows"

@@ -21,7 +21,7 @@ from ..assimilation.examiner import Examiner
 from .config import EcologyConfig
 from ..economy.prices import answer_cost
 from ..host.adapters import blocks_of
-from ..host.fast_layers import reads_whole
+from ..host.fast_layers import LAYOUTS, reads_whole
 from ..host.downloads import KNOWN, known_file
 from ..host.flops import FlopMeter
 from ..host.model import HUB, Host, host_dtype, host_id, host_source, read_config, reading_model
@@ -29,7 +29,6 @@ from ..organelles.learning_rules import RULES, Reading, costs_like, learning_flo
 from ..organelles.lessons import Lesson, plant
 from ..organelles.population import Organelle, Population
 from ..organelles.updates import Plasticity
-from ..tasks.curriculum import budgets
 from ..utils.randomness import stream
 from ..utils.text import escape
 
@@ -145,14 +144,14 @@ def priced_for(config: EcologyConfig, host: str | Path | Host, *,
                question: int = 20, # tokens of a typical question, without the frame of a chat template
                new: int = 8, # and of its answer
               ) -> EcologyConfig:
-    "The configuration with prices at which a typical answer costs as much as on the embedded host"
+    "The configuration with exchange rates at which a typical answer costs as much as on the embedded host"
     ours, theirs = blueprint('embedded', question=question), blueprint(host, question=question)
     flops = ours.meter.answer(ours.prompt, new) / theirs.meter.answer(theirs.prompt, new)
     tokens = (ours.prompt + new) / (theirs.prompt + new)
     if flops == tokens == 1: return config
     economy = config.economy
-    prices = {'price_gflop': economy.price_gflop * flops, 'price_token': economy.price_token * tokens}
-    return config.model_copy(update={'economy': economy.model_copy(update=prices)})
+    rates = {'price_gflop': economy.price_gflop * flops, 'price_token': economy.price_token * tokens}
+    return config.model_copy(update={'economy': economy.model_copy(update=rates)})
 
 # %% ../../nbs/07_ecology/11_cost_forecast.ipynb #69e45fb2
 class _Full(Population):
@@ -203,6 +202,36 @@ def kept_for_learning(population: Population, lesson: Lesson, rule: str, *, chun
         RULES[rule](reading, trees, weights, rng=stream(0, purpose='forecast'), sigma=.1, pairs=1)
     return tally.most
 
+# %% ../../nbs/07_ecology/11_cost_forecast.ipynb #cfn00002
+def _adapted(full: Population) -> list[int]:
+    "The blocks that carry adapters, from below"
+    return [i for i, b in enumerate(blocks_of(full.host.model)) if any(n.startswith(f'{b}.') for n in full.shapes)]
+
+def _scoring(full: Population, new: int, organelles: int) -> float:
+    "FLOPs of scoring an answer under so many organelles"
+    plan, text = full.host, full.host.prompt + new - 1
+    shared = min(_adapted(full)) / len(blocks_of(plan.model)) if plan.config.model_type in LAYOUTS else 0.
+    each = 2 * plan.meter.unembedding * new + full.adapter_flops_per_token('o1') * text
+    return plan.meter.forward(text, logits=0) * (shared + (1 - shared) * organelles) + organelles * each
+
+def _scored(config: EcologyConfig) -> list[tuple[str, int, tuple[int, ...], str]]:
+    "(when, answers, organelles in each pass over them, why) of what is scored, at most"
+    m, v, seats = config.market, config.variation, config.capacity
+    found = [('a generation', m.questions, (seats,), 'those asleep are left out')] if seats > 1 else []
+    if m.recruit and v.selection != 'lot': found.append(
+        ('a seat', m.met, (seats + 1, *[seats] * (m.agree > 0)), 'when an organelle leaves for a recruit'))
+    if v.every: found.append(('a census', m.met, (seats, v.offspring, seats), f'every {v.every} generations'))
+    return found
+
+def _scored_at_once(config: EcologyConfig, text: int) -> int: # tokens of a question and its answer
+    "Most answers, each under one organelle, that are in one pass"
+    m, most, found = config.market, config.plasticity.chunk, [0]     # tokens in one pass
+    for when, answers, passes, _ in _scored(config):
+        if when == 'a generation': answers = min(answers, m.round)
+        rows = min(answers, max(1, most // text // min(max(passes), 8)))
+        found.append(rows * min(max(passes), max(1, most // (rows * text))))
+    return max(found)
+
 # %% ../../nbs/07_ecology/11_cost_forecast.ipynb #9e9beb55
 def _stacked(*stores: dict[str, torch.Tensor]) -> int: return sum(x.nbytes for store in stores for x in store.values())
 
@@ -213,13 +242,22 @@ def _cache(plan: Blueprint, tokens: int) -> int:
     head = getattr(c, 'head_dim', None) or c.hidden_size // c.num_attention_heads
     return 2 * c.num_hidden_layers * c.num_key_value_heads * head * plan.dtype.itemsize * tokens
 
-def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, rows: int, new: int) -> list[tuple]:
+def _rows(config: EcologyConfig) -> tuple[int, int]:
+    "Answers that are sampled at once, and that are learned from at once, at most"
+    m, c, p = config.market, config.curriculum, config.plasticity
+    asked = min(m.questions, m.round * m.learn_every)
+    tried = asked * 2 * p.pairs if p.rule == 'es' else 0        # variants of an adapter, all in one go
+    tested = 2 * config.merging.look if config.merging.share else 0
+    return min(config.batch, max(min(m.questions, m.round) * c.copies, tried, tested)), asked * c.copies
+
+# %% ../../nbs/07_ecology/11_cost_forecast.ipynb #cfn00006
+def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, new: int) -> list[tuple]:
     "(what, bytes, unit, why) of all that takes much memory"
     c, p, width = plan.config.get_text_config(), config.plasticity, plan.dtype.itemsize
-    memory, scratch = Plasticity(full, p), Examiner(full).scratch.stack
-    tokens, batch = plan.prompt + config.max_new_tokens, min(config.batch, rows)
-    cache = _cache(plan, batch * tokens)
-    logits = batch * c.vocab_size * (width + 2 * 4 + (4 if width < 4 else 0))
+    memory, scratch, (batch, rows) = Plasticity(full, p), Examiner(full).scratch.stack, _rows(config)
+    tokens, at_once = plan.prompt + config.max_new_tokens, _scored_at_once(config, plan.prompt + new - 1)
+    cache, line = _cache(plan, batch * tokens), c.vocab_size * (width + 2 * 4)     # logits, divided, and normalised
+    logits, scoring = batch * (line + c.vocab_size * (4 if width < 4 else 0)), at_once * new * line
     try: learning = kept_for_learning(full, _lesson(full, config, rows, new), p.rule, chunk=p.chunk)
     except RuntimeError:
         if not reads_whole(plan.model): raise
@@ -232,43 +270,44 @@ def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, rows: int, new:
     kept = 'this host keeps none' if not cache else f'at most: {batch} rows of {tokens} tokens; lower batch for less'
     going = [('keys and values', cache, kept),
              ('logits', logits, f'{batch} rows of {c.vocab_size:,} tokens, and their probabilities'),
-             ('kept for learning', learning, f'{_way_back(full, p.rule)}; lower plasticity.chunk for less')]
-    together = sum(x for _, x, _ in fixed) + max(cache + logits, learning)
+             ('kept for learning', learning, _way_back(full, p.rule)
+              + '; lower plasticity.chunk for less' * (learning > 0)),
+             ('scoring', scoring, f'at most: {at_once * new:,} rows of {c.vocab_size:,} tokens' if scoring else
+              'nothing is scored')]
+    together = sum(x for _, x, _ in fixed) + max(cache + logits, learning, scoring)
     return [(f'memory: {what}', x, 'bytes', why) for what, x, why in [
-        *fixed, *going, ('together', together, 'answering and learning take turns')]]
+        *fixed, *going, ('together', together, 'answering, scoring and learning take turns')]]
 
 def _way_back(full: Population, rule: str) -> str:
     "How much of the host a rule goes back through, in words"
-    blocks = list(blocks_of(full.host.model))
-    adapted = [i for i, b in enumerate(blocks) if any(n.startswith(f'{b}.') for n in full.shapes)]
+    blocks, adapted = list(blocks_of(full.host.model)), _adapted(full)
     back = {'local': len(adapted), 'backprop': len(blocks) - min(adapted)}.get(costs_like(rule), 0)
     if rule not in RULES: return f'{rule}: no way back'
     return f'{rule}: the readout and {f"{back} of {len(blocks)}" if back else "no"} block{"s" * (len(blocks) > 1)}'
 
 # %% ../../nbs/07_ecology/11_cost_forecast.ipynb #cd3eac55
-def _work(plan: Blueprint, full: _Full, config: EcologyConfig, rows: dict[str, int], new: int) -> list[tuple]:
-    "(what, FLOPs, unit, why) of answers, lessons and tests"
-    p, a, own = config.plasticity, config.assimilation, full.adapter_flops_per_token('o1')
+def _work(plan: Blueprint, full: _Full, config: EcologyConfig, new: int) -> list[tuple]:
+    "(what, FLOPs, unit, why) of answers, scoring, lessons and tests"
+    p, c, own = config.plasticity, config.curriculum, full.adapter_flops_per_token('o1')
     bill = lambda copies: (plan.meter.answer(plan.prompt, new, copies=copies)
                            + own * plan.meter.passed(plan.prompt, new, copies=copies))
-    answer, shared = bill(1), bill(config.curriculum.copies)
-    def learning(n: int) -> float:
-        if p.rule == 'none': return 0.
-        if p.rule == 'es': return -(-n // config.curriculum.copies) * 2 * p.pairs * answer
+    answer, n = bill(1), config.market.questions * c.copies
+    if p.rule == 'none': learning = 0.
+    elif p.rule == 'es': learning = config.market.questions * 2 * p.pairs * answer
+    else:
         lesson = _lesson(full, config, n, new)
         region = 2 * p.probe * learning_flops(full, lesson, 'hebbian').sum()        # forward passes that measure KL
-        return float(learning_flops(full, lesson, p.rule, pairs=p.pairs).sum() + region)
-    scored = '; scoring comes on top' if config.market else ''
-    work = [('an answer', answer, f'{plan.prompt} tokens read, {new} written')]
-    for when, n in rows.items():
-        work += [(f'play, {when}', n * shared, f'{n} answers, {config.curriculum.copies} to a question{scored}'),
-                 (f'learn, {when}', learning(n), f'{p.rule}, if every answer teaches, and the KL trust region')]
-    if a.merges:
-        n = 2 * a.canary + 3 * (a.probe + (a.probation_after if a.trials else a.pairs))
-        look = 3 * (a.look + a.probation_after)         # on probation, and its final test
-        work += [('tests of merges', (a.merges * n + a.trials * look) * answer,
-                  f'at most: {a.merges} of up to {n} answers, {a.trials} on probation of up to {look}; most '
-                  'generations have none')]
+        learning = float(learning_flops(full, lesson, p.rule, pairs=p.pairs).sum() + region)
+    play, share = n * bill(c.copies), config.merging.share
+    work = [('an answer', answer, f'{plan.prompt} tokens read, {new} written'),
+            ('play, a generation', play, f'{n} answers, {c.copies} to a question'),
+            ('learn, a generation', learning, f'{p.rule}, if every answer teaches, and the KL trust region'
+             if learning else 'nothing is learned')]
+    work += [(f'score, {when}', n * sum(_scoring(full, new, k) for k in passes if k),
+              f"at most: {n} answers under {' + '.join(map(str, passes))} organelles, {why}")
+             for when, n, passes, why in _scored(config)]
+    if share: work.append(('tests of merges', share * (play + learning), f'on average at most: {share:g} of play and '
+                           'learn, saved up until it is enough for a test'))
     return [(f'work: {what}', x, 'FLOPs', why) for what, x, why in work]
 
 # %% ../../nbs/07_ecology/11_cost_forecast.ipynb #c0db90fb
@@ -285,26 +324,18 @@ def forecast(host: str | Path | Host = 'embedded', config: EcologyConfig = Ecolo
              question: int = 20, # tokens of a typical question, without the frame of a chat template
              new: int = 8, # and of its answer
             ) -> pd.DataFrame:
-    "Parameters, memory, work and prices of a run, counted without weights: amount, why, value and unit of each"
+    "Parameters, memory, work and rates of a run, counted without weights: amount, why, value and unit of each"
     plan = blueprint(host, dtype=dtype, question=question)
-    full, e, c = _Full(plan, config), config.economy, config.curriculum
-    begin = budgets(c, [max(e.founder_energy - e.ticket, 0.)] * config.founders,
-                    [config.traits.appetite] * config.founders)
-    rows = {'first generation': min(int(begin.sum()), c.max_rows),
-            'at most': min(config.capacity * c.budget_max, c.max_rows)}
-    together, m = rows['at most'], config.market        # answers that are in memory at once
-    if m:
-        rows = {'a generation': m.questions * c.copies}
-        together = min(m.questions, m.round * m.learn_every) * c.copies
-    one, blocks = full.parameters('o1'), len(blocks_of(plan.model))
-    work = _work(plan, full, config, rows, new)
+    full, e = _Full(plan, config), config.economy
+    one, blocks, work = full.parameters('o1'), len(blocks_of(plan.model)), _work(plan, full, config, new)
     counts = [('parameters: the host', plan.parameters, 'weights', f'{plan.id}, {blocks} blocks, frozen'),
               ('parameters: an organelle', one, 'weights', f'rank {config.rank}, {len(full.shapes)} maps'),
-              ('parameters: a full population', one * config.capacity, 'weights', f'{config.capacity} organelles')]
-    price = answer_cost(e, work[0][1] / 1e9, plan.prompt + new)
-    costs = [('energy: an answer', price, 'energy', f'asked alone, at price_gflop {e.price_gflop:.3g} and price_token '
-              f'{e.price_token:.3g}; a founder owns {e.founder_energy:g}')]
-    table = pd.DataFrame([*counts, *_memory(plan, full, config, together, new), *work, *(() if m else costs)],
+              ('parameters: a full population', one * config.capacity, 'weights',
+               f"{config.capacity} organelle{'s' * (config.capacity > 1)}")]
+    rate = answer_cost(e, work[0][1] / 1e9, plan.prompt + new)
+    rates = [('rates: an answer', rate, 'reward', f'asked alone, at price_gflop {e.price_gflop:.3g} and price_token '
+              f'{e.price_token:.3g}; a right one is worth {1 + e.success_bonus:g}')]
+    table = pd.DataFrame([*counts, *_memory(plan, full, config, new), *work, *rates],
                          columns=['what', 'value', 'unit', 'why']).set_index('what')
     amounts = [_readable(*row) for row in zip(table.value.tolist(), table.unit)]
     return table.assign(amount=amounts)[['amount', 'why', 'value', 'unit']]

@@ -9,17 +9,15 @@ __all__ = ['KNOBS', 'Knob', 'Controls', 'Example', 'Applied']
 import math
 import threading
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from reprlib import repr as short
 from typing import NamedTuple
 
 from fastcore.basics import patch
 
 from .config import EcologyConfig
-from ..economy import prices as money
-from ..economy.ledger import Ledger
-from ..economy.prices import Season
 from ..host.model import check_room
+from ..organelles.learning_rules import RULES
 from ..organelles.population import Population
 from ..tasks.worlds import World
 
@@ -27,52 +25,61 @@ from ..tasks.worlds import World
 @dataclass(frozen=True)
 class Knob:
     "A setting that may be changed while an ecology runs"
-    field: str                          # path of its value in the configuration; empty if it has none
+    field: str                          # path of its value in the configuration
     description: str
     unit: str
     low: float
     high: float = math.inf
-    whole: bool = False                 # takes whole numbers only
+    above: bool = False                 # the lower bound itself is not taken
+    below: bool = False                 # nor the upper one
+
+    def takes(self, number: float) -> bool:
+        "Whether the bounds allow this value; infinity and nan are never taken"
+        over = self.low < number if self.above else self.low <= number
+        return over and (number < self.high if self.below else number <= self.high) and math.isfinite(number)
 
     @property
     def bounds(self) -> str:
         "In words, like: a number from 0 to 2"
-        kind = 'a whole number' if self.whole else 'a number'
-        if self.high == math.inf: return f'{kind} of at least {self.low:g}'
-        return f'{kind} from {self.low:g} to {self.high:g}'
+        closed = not (self.above or self.below) and self.high < math.inf
+        if closed: return f'a number from {self.low:g} to {self.high:g}'
+        words = f'a number above {self.low:g}' if self.above else f'a number of at least {self.low:g}'
+        if self.high == math.inf: return words
+        return f'{words} and below {self.high:g}' if self.below else f'{words} and at most {self.high:g}'
 
 def _knob(path: str, unit: str) -> Knob:
     "A knob for a number of the configuration"
     *sections, name = path.split('.')
     section = EcologyConfig
     for part in sections: section = section.model_fields[part].annotation
-    field = section.model_fields[name]
-    limits = {type(m).__name__: m for m in field.metadata}
-    return Knob(path, field.description, unit, limits['Ge'].ge, limits['Le'].le if 'Le' in limits else math.inf)
+    field, limits = section.model_fields[name], {}
+    for bound in field.metadata: limits |= {k: getattr(bound, k) for k in ('ge', 'gt', 'le', 'lt') if hasattr(bound, k)}
+    return Knob(path, field.description, unit, limits.get('ge', limits.get('gt')),
+                limits.get('le', limits.get('lt', math.inf)), 'gt' in limits, 'lt' in limits)
 
 # %% ../../nbs/07_ecology/06_knobs.ipynb #a1da5100
-KNOBS = {'ticket': _knob('economy.ticket', 'energy per generation'),
-         'prices': _knob('economy.price_level', 'factor'),
+KNOBS = {'temperature': _knob('temperature', 'divisor of the logits'),
+         'contest': _knob('market.contest', 'share of the highest belief'),
+         'bet': _knob('market.bet', 'part of a stake'),
+         'even': _knob('market.even', 'part of all stakes'),
+         'newborn': _knob('market.newborn', 'part of all stakes'),
          'tau': _knob('variation.tau', 'standard deviation of a logarithm'),
-         'temperature': _knob('temperature', 'divisor of the logits'),
-         'feedback': _knob('feedback', 'reward'),
-         'winter': Knob('', 'winter from now on, then summer until the calendar knows a new winter', 'generations', 0,
-                        1000, whole=True)}
+         'feedback': _knob('feedback', 'advantage of an answer')}
 
 # %% ../../nbs/07_ecology/06_knobs.ipynb #03dfdc1a
-def _checked(name: str, value) -> float | int:
+def _checked(name: str, value) -> float:
     "The value as a plain number; a ValueError of one line names the knob, its bounds and the value that came"
     if name not in KNOBS:
         raise ValueError(f"expected a knob ({', '.join(KNOBS)}), got {short(name)[:60]}; nothing was turned")
-    knob, number = KNOBS[name], math.nan        # which is in no interval
-    if isinstance(value, Integral if knob.whole else Real) and not isinstance(value, bool):
-        try: number = int(value) if knob.whole else float(value)
+    number = math.nan                           # which is in no interval
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try: number = float(value)
         except OverflowError: pass              # a whole number that no float can hold
-    if knob.low <= number <= knob.high and number < math.inf: return number
-    raise ValueError(f"{name} expected {knob.bounds}, got {short(value)[:60]}; nothing was turned")
+    if KNOBS[name].takes(number): return number
+    raise ValueError(f"{name} expected {KNOBS[name].bounds}, got {short(value)[:60]}; nothing was turned")
 
 def _at(config, path: str):
-    "The value at a path like economy.ticket"
+    "The value at a path like market.bet"
     for part in path.split('.'): config = getattr(config, part)
     return config
 
@@ -104,15 +111,12 @@ class Controls:
     def __init__(self, config: EcologyConfig, population: Population, world: World | None = None):
         self.config, self.population = config, population       # the configuration as the knobs stand
         self.world, self.changing = world or World(config.world, config.families), False    # a change of it waits
-        self._winter = 0, 0             # a winter that was called ends here, and from there the calendar counts again
         self._turns, self._verdicts, self._lock = {}, {}, threading.Lock()    # (organelle, prompt, answer) → up
 
     def turn(self, **values: float) -> None: # as `KNOBS` has them
         "Request other values; the last request before the next generation counts. ValueError for a wrong one"
-        if not values: raise ValueError(f"expected a knob to turn ({', '.join(KNOBS)}), got none; ticket=.5 turns one")
-        checked, then = {name: _checked(name, value) for name, value in values.items()}, self.config
-        for name in checked.keys() - {'winter'}: then = _with(then, KNOBS[name].field, checked[name])
-        then._agree()       # what each knob allows by itself may not fit a market
+        if not values: raise ValueError(f"expected a knob to turn ({', '.join(KNOBS)}), got none; contest=.5 turns one")
+        checked = {name: _checked(name, value) for name, value in values.items()}
         with self._lock: self._turns |= checked
 
     def change_world(self) -> None:
@@ -149,28 +153,11 @@ class Controls:
         host = self.population.host
         return host.tokenizer(answer, add_special_tokens=False)['input_ids'] + host.ends[:1]
 
-# %% ../../nbs/07_ecology/06_knobs.ipynb #8cdd033b
-@patch
-def season(self: Controls, generation: int) -> Season:
-    "The season of a generation, as far as it can be known now"
-    economy, (called, calendar) = self.config.economy, self._winter
-    if generation >= calendar: return money.season(economy, generation)
-    if generation < called: return Season('winter', economy.winter_revenue, economy.winter_ticket)
-    return Season('summer', 1., 1.)
-
-@patch
-def _left(self: Controls, generation: int) -> int:
-    "Generations that a winter lasts from this one on"
-    year, (called, _) = self.config.economy.winter_every, self._winter
-    if self.season(generation).name == 'summer': return 0
-    return called - generation if generation < called else year - generation % year
-
-@patch
-def _call(self: Controls, generations: int, now: int) -> None:
-    "Winter for so many generations, then summer until the calendar's next winter"
-    economy, end = self.config.economy, now + generations
-    over = economy.winter_every - end % economy.winter_every if money.season(economy, end).name == 'winter' else 0
-    self._winter = end, end + over
+# %% ../../nbs/07_ecology/06_knobs.ipynb #knb00001
+@patch(as_prop=True)
+def waiting(self: Controls) -> tuple[dict[str, float], int]:
+    "The values that were requested and are not applied yet, and how many items of feedback wait"
+    with self._lock: return dict(self._turns), len(self._verdicts)
 
 # %% ../../nbs/07_ecology/06_knobs.ipynb #cdb8537b
 class Example(NamedTuple):
@@ -187,31 +174,27 @@ class Applied(NamedTuple):
     examples: list[Example]
 
 @patch
-def values(self: Controls, generation: int) -> dict[str, float]:
-    "The value of each knob; for the winter, how many generations of it are left from this one on"
-    return {name: _at(self.config, k.field) if k.field else self._left(generation) for name, k in KNOBS.items()}
+def values(self: Controls) -> dict[str, float]:
+    "The value of each knob, as they stand"
+    return {name: _at(self.config, k.field) for name, k in KNOBS.items()}
 
 @patch
-def apply(self: Controls, generation: int, # the one that begins
-         ledger: Ledger) -> Applied:
-    "Apply all requests made so far, and book the feedback in the ledger"
+def apply(self: Controls, generation: int) -> Applied: # the one that begins
+    "Apply all requests made so far"
     with self._lock:
         turns, verdicts, self._turns, self._verdicts = self._turns, _rows(self._verdicts), {}, {}
         changing, self.changing = self.changing, False
-    was = self.values(generation)
-    for name in turns.keys() - {'winter'}: self.config = _with(self.config, KNOBS[name].field, turns[name])
-    if 'winter' in turns: self._call(turns['winter'], generation)
-    now = self.values(generation)
-    knobs = [dict(generation=generation, knob=k, value=float(now[k]), was=float(was[k])) for k in KNOBS
-             if now[k] != was[k]]
+    was = self.values()
+    for name, value in turns.items(): self.config = _with(self.config, KNOBS[name].field, value)
+    knobs = [dict(generation=generation, knob=k, value=float(now), was=float(was[k]))
+             for k, now in self.values().items() if now != was[k]]
     if changing: knobs.append(self._next_world(generation))
-    feedback = [self._booked(verdict, ledger, generation) for verdict in verdicts]
-    # The es rule scores fresh answers of perturbed adapters, for which there is no human feedback.
-    learn = self.config.plasticity.rule != 'es'
+    feedback = [self._judged(verdict, generation) for verdict in verdicts]
     examples = [Example(_turns(v['prompt']), self._tokens(f['answer']), f['organelle'], f['reward'])
-             for v, f in zip(verdicts, feedback) if learn and f['reward']]
+                for v, f in zip(verdicts, feedback) if f['reward']]
     return Applied(knobs, feedback, examples)
 
+# %% ../../nbs/07_ecology/06_knobs.ipynb #knb00002
 @patch
 def _next_world(self: Controls, generation: int) -> dict:
     "Change the world; the row of it, with the numbers of both worlds"
@@ -220,36 +203,27 @@ def _next_world(self: Controls, generation: int) -> dict:
     return dict(generation=generation, knob='world', value=float(self.world.latest(generation)), was=float(was))
 
 @patch
-def _booked(self: Controls, verdict: dict, ledger: Ledger, generation: int) -> dict:
-    "The row of one item of feedback, after its energy has moved; without a reward if the organelle has died since"
-    id, w = verdict['organelle'], self.config.feedback
+def _judged(self: Controls, verdict: dict, generation: int) -> dict:
+    "The row of one item of feedback; its reward is the advantage in the lesson, None if the organelle has died since"
+    # The es rule scores fresh answers of perturbed adapters, for which there is no human feedback.
+    weight = self.config.feedback if self.config.plasticity.rule in RULES else 0.
     if isinstance(verdict['prompt'], list): verdict = verdict | {'prompt': verdict['prompt'][-1]}
-    if id not in self.population: return dict(generation=generation, **verdict, reward=None, energy=None)
-    energy = w if verdict['up'] else -min(w, ledger.balance(id)) + 0.
-    if energy > 0: ledger.grant(id, energy, 'positive feedback', generation)
-    elif energy: ledger.charge(id, -energy, 'negative feedback', generation)
-    return dict(generation=generation, **verdict, reward=w if verdict['up'] else 0. - w, energy=energy)
+    reward = (weight if verdict['up'] else 0. - weight) if verdict['organelle'] in self.population else None
+    return dict(generation=generation, **verdict, reward=reward)
 
 # %% ../../nbs/07_ecology/06_knobs.ipynb #4bab67cf
-@patch(as_prop=True)
-def waiting(self: Controls) -> tuple[dict[str, float], int]:
-    "The values that were requested and are not applied yet, and how many items of feedback wait"
-    with self._lock: return dict(self._turns), len(self._verdicts)
-
 @patch
 def state(self: Controls) -> dict:
     "All values and waiting requests, as plain JSON"
     with self._lock: turns, verdicts, changing = dict(self._turns), _rows(self._verdicts), self.changing
     world = {} if self.config.world.static else {'world': {'changes': list(self.world.changes), 'waits': changing}}
-    return world | {'values': {name: _at(self.config, k.field) for name, k in KNOBS.items() if k.field},
-            'winter': list(self._winter), 'turns': turns, 'feedback': verdicts}
+    return world | {'values': self.values(), 'turns': turns, 'feedback': verdicts}
 
 @patch
 def restore(self: Controls, state: dict) -> None:
     "Go on from there; ValueError for a value that no knob takes"
     for name, value in state['values'].items(): self.config = _with(self.config, KNOBS[name].field,
                                                                     _checked(name, value))
-    self._winter = tuple(map(int, state['winter']))
     self._verdicts = {(t['organelle'], _turns(t['prompt']), t['answer']): t['up'] for t in state['feedback']}
     self._turns = {name: _checked(name, value) for name, value in state['turns'].items()}
     world = state.get('world', {'changes': (), 'waits': False})

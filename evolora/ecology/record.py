@@ -26,7 +26,7 @@ def _short(x: float | None) -> str:
     return '–' if x is None else f'{x:.2f}'.removeprefix('0') if x >= 0 else f'{x:.2f}'
 
 # The events that the ticker prints; the record counts all.
-_NEWS = ('strike', 'bankrupt', 'topup_success', 'merged', 'trial_created', 'trial_promoted', 'trial_expired')
+_NEWS = 'took_over',
 
 @dataclass(frozen=True, repr=False)
 class Generation:
@@ -37,8 +37,7 @@ class Generation:
     lineage: list[dict] | None
     timing: dict
     decisions: Sequence[Decision] | None = ()       # of the gates between two organelles and a merge
-    tokens: list[dict] | None = None
-    merges: tuple = ()                              # a `trials.Merge` for each child that was admitted
+    merges: tuple = ()                              # a `Merge` for each child that took over
     knobs: list[dict] | None = None                 # settings that a user changed, see `controls`
     feedback: list[dict] | None = None              # human feedback on answers, positive and negative
     evolution: list[dict] | None = None             # after a census, what became of the population since the last one
@@ -50,14 +49,14 @@ class Generation:
                 "numbers only; an ecology keeps the latest tables: collect them with run(…, hooks=[kept.append])")
         return {'generations': [self.row], 'episodes': self.episodes, 'ledger': self.ledger, 'lineage': self.lineage,
                 'gates': [vars(d) | {'partners': list(d.partners)} for d in self.decisions],
-                'tokens': self.tokens or [], 'knobs': self.knobs or [], 'feedback': self.feedback or [],
+                'knobs': self.knobs or [], 'feedback': self.feedback or [],
                 'evolution': self.evolution or [],
                 'timings': [self.timing]}
 
     def numbers_only(self) -> 'Generation':
         "The same without cells and tables, for the memory of a long life"
         return replace(self, row=self.row | {'cells': {}}, episodes=None, ledger=None, lineage=None, decisions=None,
-                       tokens=None, merges=(), knobs=None, feedback=None, evolution=None)
+                       merges=(), knobs=None, feedback=None, evolution=None)
 
     def explain(self, organelle: str) -> str:
         "A sentence for each gate that this organelle met; ValueError once the decisions have been let go"
@@ -66,32 +65,23 @@ class Generation:
         return explained(self.decisions, organelle)
 
     def ticker(self) -> str:
-        "The generation in one line; where there is a market nobody pays, so it says how many are believed instead"
-        r = self.row
-        if 'score' in r.get('gflops', ()): return self._served()
-        news = ' '.join(f'{name} {r["gates"][name]}' for name in _NEWS if r['gates'].get(name)) or 'quiet'
-        mean = r['energy'] / r['alive'] if r['alive'] else 0.
-        return (f"generation {r['generation']:>3} | ROI {_short(r['roi'])} | accuracy {_short(r['accuracy'])} | "
-                f"KL {_short(r['kl_from_host'])} | "
-                f"energy {mean:.1f} each | alive {r['alive']} (+{r['births']} −{r['deaths']}) | {r['season']} | "
-                f"gates {news} | {self.timing['seconds']:.1f} s")
-
-    def _served(self) -> str:
+        "The generation in one line"
         r, flops = self.row, self.row['gflops']
-        spent = sum(flops[k] for k in ('play', 'learn', 'teach', 'gate', 'score'))
-        return (f"generation {r['generation']:>3} | accuracy {_short(r['accuracy'])} | "
+        spent = fsum(x for part, x in flops.items() if part != 'alone')
+        news = ' '.join(f'{name} {r["gates"][name]}' for name in _NEWS if r['gates'].get(name))
+        return (f"generation {r['generation']:>3} | ROI {_short(r['roi'])} | accuracy {_short(r['accuracy'])} | "
                 f"KL {_short(r['kl_from_host'])} | "
                 f"believed {r['effective_population']:.1f} of {r['alive']} (+{r['births']} −{r['deaths']}) | "
                 f"scoring {flops['score'] / spent if spent else 0:.0%} of {spent:.1f} GFLOPs | "
-                f"{self.timing['seconds']:.1f} s")
+                f"{f'gates {news} | ' if news else ''}{self.timing['seconds']:.1f} s")
 
     def __repr__(self) -> str: return self.ticker().rsplit(' | ', 1)[0]
 
     def _repr_markdown_(self) -> str:
         cells = sorted(self.row['cells'].items(), key=lambda item: -item[1]['episodes'])[:5]
-        rows = '\n'.join(f"| {escape(name)} | {c['episodes']} | {c['accuracy']:.2f} | {c['price']:.2f} |"
+        rows = '\n'.join(f"| {escape(name)} | {c['episodes']} | {c['accuracy']:.2f} | {c['learning_progress']:.2f} |"
                          for name, c in cells)
-        head = '| cell | episodes | accuracy | price |\n|---|---|---|---|'
+        head = '| cell | episodes | accuracy | learning progress |\n|---|---|---|---|'
         return f'{self!r}\n\n{head}\n{rows}'
 
 def row_text(row: dict) -> str: # of the table `generations`, from any folder, trusted or not
@@ -104,20 +94,16 @@ def alone_of(answers) -> float: # a host's `Generation`, or None
     "GFLOPs if each answer had read its whole prompt itself"
     return float(answers.alone.sum()) / 1e9 if answers else 0.
 
-def numbers_of(episodes: dict[str, list], learned: pd.DataFrame, balances: dict[str, float],
-               fitness: pd.DataFrame) -> dict: # the ranking that decided who lives
-    "The columns of a row that follow from what was answered, learned and earned"
+def numbers_of(episodes: dict[str, list], learned: pd.DataFrame, balances: dict[str, float]) -> dict:
+    "The columns of a row that follow from what was answered, learned and believed"
     held, total = balances.values(), {k: fsum(episodes[k]) for k in ('revenue', 'penalty', 'cost')}
     mean = lambda k: float(np.mean(episodes[k])) if episodes[k] else None
-    best = fitness[fitness.lives] if len(fitness) else fitness
-    if len(best) and best.judged.any(): best = best[best.judged]        # a newborn has too few answers
     far = learned.kl.dropna()
     return dict(episodes=len(episodes['task']), accuracy=mean('success'), parse_rate=mean('parsed'),
                 progress=mean('progress'), roi=total['revenue'] / total['cost'] if total['cost'] else None, **total,
                 net=total['revenue'] - total['penalty'] - total['cost'],
-                energy=fsum(held), energy_gini=money.gini(held), effective_population=money.effective_population(held),
-                best=str(best.index[0]) if len(best) else None,
-                best_fitness=float(best.competence.iloc[0]) if len(best) else None,
+                gini=money.gini(held), effective_population=money.effective_population(held),
+                best=max(balances, key=balances.get) if balances else None,
                 kl_from_host=float(far.mean()) if len(far) else None, kl_limited=int((learned.kl_scale < 1).sum()))
 
 # %% ../../nbs/07_ecology/04_record.ipynb #ebbf1d19

@@ -30,20 +30,17 @@ _MAX_LINE, _MAX_TABLE = 1 << 20, 1 << 30 # bytes; a run.json is one line in this
 TABLES = {
     'episodes': dict(generation=int, organelle=str, family=str, depth=int, difficulty=float, task=str, parsed=bool,
                      progress=float, success=bool, answer=str, prompt_tokens=int, new_tokens=int, gflops=float,
-                     cost=float, price=float, reward=float, revenue=float, penalty=float),
-    'generations': dict(generation=int, season=str, alive=int, births=int, deaths=int, episodes=int, accuracy=float,
+                     cost=float, reward=float, revenue=float, penalty=float),
+    'generations': dict(generation=int, alive=int, births=int, deaths=int, episodes=int, accuracy=float,
                         parse_rate=float, progress=float, roi=float, revenue=float, penalty=float, cost=float,
-                        net=float, energy=float, energy_gini=float, effective_population=float, best=str,
-                        best_fitness=float, reliability=float, kl_from_host=float, kl_limited=int, gflops=dict,
-                        lp_mix=float, gate_answers=int, gate_right=int, gate_tokens=int, floor=float, roi_gate=float,
-                        cells=dict, gates=dict),
+                        net=float, gini=float, effective_population=float, best=str, kl_from_host=float, kl_limited=int,
+                        gflops=dict, gate_answers=int, gate_right=int, gate_tokens=int, cells=dict, gates=dict),
     'ledger': dict(generation=int, organelle=str, account=str, reason=str, amount=float, balance=float),
     'lineage': dict(generation=int, event=str, organelle=str, parents=list, operator=str, rank=int, traits=dict,
                     reason=str),
     'gates': dict(generation=int, organelle=str, gate=str, passed=bool, numbers=dict, partners=list, final=bool),
-    'tokens': dict(generation=int, organelle=str, reason=str, tokens=int, balance=int),
     'knobs': dict(generation=int, knob=str, value=float, was=float),
-    'feedback': dict(generation=int, organelle=str, prompt=str, answer=str, up=bool, reward=float, energy=float),
+    'feedback': dict(generation=int, organelle=str, prompt=str, answer=str, up=bool, reward=float),
     'evolution': dict(generation=int, members=int, before=float, after=float, selection=float, learning=float,
                       birth=float, merge=float, arrivals=float, reliability=float, income=float, children=dict),
     'timings': dict(generation=int, seconds=float, parts=dict),
@@ -84,7 +81,7 @@ def _leaves(tree: dict, path: str = '') -> dict[str, object]:
         _leaves(x, f'{path}{key}.') if isinstance(x, dict) and x else {f'{path}{key}': x}).items()}
 
 def config_differences(*configs: dict) -> dict[str, list]:
-    "The keys in which configurations differ, like economy.ticket, and the value in each; None where there is none"
+    "The keys in which configurations differ, like market.bet, and the value in each; None where there is none"
     flat = [_leaves(_plain(c)) for c in configs]
     keys = dict.fromkeys(k for f in flat for k in f)
     found = {k: [f.get(k) for f in flat] for k in keys}
@@ -138,7 +135,7 @@ def _encode(table: str, rows: list[dict]) -> str:
     raise ValueError(f"{table} row: expected at most {_MAX_LINE} bytes, got {size}; keep large things elsewhere")
 
 # %% ../../nbs/07_ecology/12_run_folder.ipynb #3819e9af
-_FORMAT = 2      # of the tables and of `run.json`; 1 had other names of columns and of fields of the configuration
+_FORMAT = 3      # of the tables and of `run.json`; before it there was another economy, with other columns and fields
 _RECORD = dict(format=int, version=str, seed=int, host=dict, config=dict, hashes=dict)
 _HOST = dict(id=str, device=str, dtype=str, threads=int)
 

@@ -28,12 +28,13 @@ from ..tasks.families import Cell
 from ..tasks.family import Task
 
 # %% ../../nbs/07_ecology/08_serving.ipynb #ser00007
-def asked(cells: Sequence[Cell], n: int, rng: np.random.Generator) -> list[tuple[Cell, int]]:
+def asked(cells: Sequence[Cell], n: int, rng: np.random.Generator,
+          chosen: Sequence[Cell] = ()) -> list[tuple[Cell, int]]: # cells of some of the questions
     "The questions of a generation as (cell, which one of this cell), evenly over cells and in random order"
-    count, found = Counter(), []
-    for place in rng.permutation(np.arange(n) % len(cells)):
-        found.append((cells[place], count[cells[place]]))
-        count[cells[place]] += 1
+    drawn, count, found = [*(cells[i % len(cells)] for i in range(n - len(chosen))), *chosen], Counter(), []
+    for place in rng.permutation(n):
+        found.append((drawn[place], count[drawn[place]]))
+        count[drawn[place]] += 1
     return found
 
 def chosen(market: Market, family: str, rng: np.random.Generator) -> str:
@@ -76,8 +77,8 @@ def to_score(market: Market, answer: Graded) -> list[str]:
 
 def billed(found: Scores) -> Bill: return Bill(float(found.flops.sum()) / 1e9, float(found.alone.sum()) / 1e9)
 
-def settle(market: Market, population: Population, answers: Sequence[Graded], *,
-           temperature: float) -> Bill:
+def settle(market: Market, population: Population, answers: Sequence[Graded], *, temperature: float,
+           chunk: int = 8192) -> Bill: # tokens scored in one pass
     "Move the stakes by what each organelle would have given to these answers"
     who, bill = [to_score(market, a) for a in answers], Bill()
     given = [{a.organelle: a.likelihood} for a in answers]
@@ -87,7 +88,7 @@ def settle(market: Market, population: Population, answers: Sequence[Graded], *,
         ids = [id for id in market.holders if any(id in who[i] for i in rows)]
         if not rows: continue
         found = score(population, [answers[i].prompt for i in rows], [answers[i].tokens for i in rows], ids,
-                      temperature=temperature)
+                      temperature=temperature, chunk=chunk)
         bill += billed(found)
         for i, row in zip(rows, found.likelihoods): given[i] = dict(zip(ids, row.tolist())) | given[i]
     for a, likelihoods in zip(answers, given): market.settle(a.family, likelihood_of(a.right, likelihoods))
@@ -101,9 +102,12 @@ class Met:
 
     def add(self, family: str, prompt: str | tuple[str, ...], tokens: list[int], rng: np.random.Generator) -> None:
         "Another one; it is kept while there is room, and then instead of an older one or not at all"
-        self.seen, answer = self.seen + 1, (prompt, list(tokens))
-        if len(self.answers) < self.most: self.answers, self.families = [*self.answers, answer], [*self.families, family]
-        elif (place := int(rng.integers(self.seen))) < self.most: self.answers[place], self.families[place] = answer, family
+        self.seen, place = self.seen + 1, slice(len(self.answers), None)
+        if len(self.answers) >= self.most:
+            at = int(rng.integers(self.seen))
+            if at >= self.most: return
+            place = slice(at, at + 1)
+        self.answers[place], self.families[place] = [(prompt, list(tokens))], [family]
 
     @property
     def rows(self) -> list[tuple[str, str | tuple[str, ...], list[int]]]:
@@ -176,13 +180,13 @@ class Service:
 class Serving:
     "Generations in which questions come in rounds; the believed answer, and a subclass may choose otherwise"
     steady = True       # whether the population stays as it is while it answers
-    def __init__(self, ecology): # an `Ecology` with a market
+    def __init__(self, ecology): # an `Ecology`
         self.ecology, self.met = ecology, Met(ecology.config.market.met)
 
     def __repr__(self) -> str: return f'{type(self).__name__}({self.market}, {self.met})'
 
     @property
-    def market(self) -> Market: return self.ecology.ledger
+    def market(self) -> Market: return self.ecology.market
     def state(self) -> dict: return self.met.state()
 
     def restore(self, state: dict) -> None:
@@ -207,8 +211,12 @@ class Serving:
 
     def settle(self, answers: Sequence[Graded]) -> Bill: # of scoring
         "What follows from graded answers for who is asked next"
-        return settle(self.market, self.ecology.population, answers,
-                      temperature=self.ecology.controls.config.temperature)
+        return settle(self.market, self.ecology.population, answers, **self.how)
+
+    @property
+    def how(self) -> dict:
+        "How answers are scored: as they were sampled, and as many tokens in a pass as learning takes"
+        return dict(temperature=self.ecology.controls.config.temperature, chunk=self.ecology.config.plasticity.chunk)
 
     def prompts(self, tasks: Sequence[Task]) -> list[str | tuple[str, ...]]:
         "How these questions are put"
@@ -223,14 +231,15 @@ class Serving:
 def rounds(self: Serving, applied) -> tuple[Service, pd.DataFrame, Bill]:
     "All rounds of a generation: what happened, the updates, and the bill of scoring"
     e, c, service, learned, scored, begin = self.ecology, self.market.config, Service(), [], Bill(), 0
-    questions, rng = asked([*e.cells.values()], c.questions, e.rng('questions')), e.rng('choice')
+    chosen = e.curriculum.choose(round(e.config.curriculum.chosen * c.questions))
+    questions, rng = asked([*e.cells.values()], c.questions, e.rng('questions'), chosen), e.rng('choice')
     tasks, starts = e.put(questions), range(0, c.questions, c.round)
     for k, start in enumerate(starts):
         few = slice(start, start + c.round)
         scored += self._round(service, questions[few], tasks[few], start, rng)
         if (k + 1) % c.learn_every == 0 or start == starts[-1]:
             learned.append(self._learn(service, begin, k, applied))
-            begin = len(service.tasks)
+            begin, applied = len(service.tasks), applied._replace(examples=[])      # feedback joins one lesson
     return service, pd.concat(learned), scored
 
 @patch
@@ -256,11 +265,11 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
 @patch
 def _price(self: Serving, episodes: dict[str, list]) -> None:
     "What an answer was worth and what it cost, for charts: nothing of it is paid, stakes move by likelihood alone"
-    config, n = self.ecology.config.economy, len(episodes['task'])
+    config = self.ecology.config.economy
     reward = money.reward(config, episodes['progress'], episodes['success']).total
     cost = money.answer_cost(config, episodes['gflops'], np.add(episodes['prompt_tokens'], episodes['new_tokens']))
-    episodes |= dict(cost=cost.tolist(), price=[1.] * n, reward=reward.tolist(),
-                     revenue=money.revenue(reward, np.ones(n)).tolist(), penalty=money.penalty(reward).tolist())
+    episodes |= dict(cost=cost.tolist(), reward=reward.tolist(), revenue=money.revenue(reward).tolist(),
+                     penalty=money.penalty(reward).tolist())
 
 @patch
 def _learn(self: Serving, service: Service, begin: int, turn: int, applied) -> pd.DataFrame:
@@ -290,7 +299,7 @@ def unite(self: Serving) -> Bill: # of scoring
     "The two that agree most surely become one, if any do: the less believed one hands its stakes over and leaves"
     e, ids = self.ecology, self.ecology.population.ids
     if not self.met.answers or len(ids) < 2: return Bill()
-    found = score(e.population, *map(list, zip(*self.met.answers)), ids, temperature=e.controls.config.temperature)
+    found = score(e.population, *map(list, zip(*self.met.answers)), ids, **self.how)
     for i, j, sure in agreeing(found.likelihoods, self.market.config.agree)[:1]:
         stays, leaves = sorted((ids[i], ids[j]), key=self.market.balance, reverse=True)
         self.market.hand_over(leaves, stays)
@@ -317,6 +326,5 @@ def _absence(self: Serving) -> tuple[dict[str, float], Bill]:
     "What each organelle's absence costs, and the bill of finding that out"
     e = self.ecology
     if not self.met.answers: return dict.fromkeys(e.population.ids, 0.), Bill()
-    found = score(e.population, *map(list, zip(*self.met.answers)), [*e.population.ids, None],
-                  temperature=e.controls.config.temperature)
+    found = score(e.population, *map(list, zip(*self.met.answers)), [*e.population.ids, None], **self.how)
     return dict(zip(found.organelles, absence(found.likelihoods).tolist())), billed(found)

@@ -115,20 +115,18 @@ def step(self: Session) -> Generation:
 def seen(self: Session, first: int) -> list[Seen]:
     "The generations from this one on, read from the tables, for a diagnosis"
     rows = [row for row in self.run.rows('generations') if row['generation'] >= first]
-    tables = (self.run.read(table) for table in ('episodes', 'ledger'))
-    return seen_in(rows, *(table[table['generation'] >= first].to_dict('records') for table in tables))
+    episodes = self.run.read('episodes')
+    return seen_in(rows, episodes[episodes['generation'] >= first].to_dict('records'))
 
 @patch
 def live(self: Session, generations: int, *, # in total, earlier ones included
          hooks: Iterable[Callable[[Generation], None]] = (), log: Callable[[str], None] | None = print,
-         patience: int = 0, # generations in a row without revenue after which it stops and logs why; 0: never
+         patience: int = 0, # generations in a row without a right answer after which it stops and logs why; 0: never
         ) -> Diagnosis | None: # why it ended early; None if it did not, or if a user stopped it
     "Run until so many generations are there, and save; Ctrl-C stops after the current one, and all of it is kept"
     with self._at_work():
         left, watch = generations - self.ecology.generation, EarlyStopping(self.ecology, patience, self.seen)
-        alive = len(self.ecology.population)
-        if left > 0 and alive: self.ecology.run(left, hooks=[self._keep, *hooks], log=log, patience=watch)
-        elif left > 0 and log: log(str(watch.check()))
+        if left > 0: self.ecology.run(left, hooks=[self._keep, *hooks], log=log, patience=watch)
         self.save()
         return watch.found if self.ecology.generation < generations else None
 
@@ -257,12 +255,13 @@ def _grown(folder: str | Path, hosts: dict[str, Host] | None, threads: int) -> t
     check_record(run, verified(known[-1]))
     population = Population.load(known[-1] / 'population', host)
     if not len(population):
-        raise ValueError(f"expected a run with organelles, got {folder}, where no organelle is left; take another run")
+        raise ValueError(f"expected a run with organelles, got {folder}, whose population is empty; restore it from a "
+                         "copy")
     return population, run, known[-1]
 
 def colony(folder: str | Path, hosts: dict[str, Host] | None = None, *, # those already loaded, by name
            threads: int = 1) -> tuple[Population, Run]:
-    "The organelles of the latest checkpoint of a run, on their host, and the run; ValueError if none is left"
+    "The organelles of the latest checkpoint of a run, on their host, and the run"
     with about(folder): return _grown(folder, hosts, threads)[:2]
 
 def colony_births(folder: str | Path, hosts: dict[str, Host] | None = None, *,

@@ -47,7 +47,8 @@ class Census(NamedTuple):
         found = _WORTH[by](self.likelihoods)
         return reliability_of(found.mean(0), found.var(0, ddof=1) / len(found)) if len(found) > 1 else 0.
 
-    def __repr__(self) -> str: return f'Census({len(self.organelles)} organelles, {len(self.likelihoods)} right answers)'
+    def __repr__(self) -> str:
+        return f'Census({len(self.organelles)} organelles, {len(self.likelihoods)} right answers)'
 
 # %% ../../nbs/07_ecology/09_succession.ipynb #suc00010
 _RELIABLE = .1      # share of the differences that is not luck, below which nobody is judged
@@ -78,7 +79,7 @@ class Turnover(NamedTuple):
 
 class Succession:
     "Births, and deaths for them, where a market decides who answers; and their account"
-    def __init__(self, ecology): # an `Ecology` with a market
+    def __init__(self, ecology): # an `Ecology`
         self.ecology, self.asked, self.skill, self.earned = ecology, [], {}, {}
 
     @property
@@ -126,7 +127,7 @@ class Succession:
 @patch
 def _census(self: Succession, organelles: Sequence[str], answers: Sequence) -> tuple[Census, Bill]:
     e = self.ecology
-    found = score(e.population, *map(list, zip(*answers)), organelles, temperature=e.controls.config.temperature)
+    found = score(e.population, *map(list, zip(*answers)), organelles, **e.serving.how)
     return Census([*organelles], found.likelihoods), billed(found)
 
 @patch
@@ -137,14 +138,14 @@ def _descent(self: Succession, one: Organelle) -> Descent:
 @patch
 def _births(self: Succession, found: Census) -> list[str]:
     "The children that are born; without a free seat somebody leaves for each"
-    e, v, born = self.ecology, self.ecology.config.variation, []
+    e, v, born = self.ecology, self.ecology.demography.config, []
     worth, sure = found.worth(self.by), v.selection != 'lot' and found.reliability(self.by) >= _RELIABLE
     for i in range(v.offspring):
         rng = e.rng('parents', i)
         able = [o.id for o in e.population if o.id in worth and e.plasticity.updates[o.slot] >= e.config.market.protect]
         if not able or not self._seat(able, worth, sure, rng): break
         parents = drawn_parents([id for id in able if id in e.population], worth if sure else {}, 2, rng)
-        born.append(e.demography.welcome_child(make_offspring(e.population, parents, e.rng('variation', i), v),
+        born.append(e.demography.bear(make_offspring(e.population, parents, e.rng('variation', i), v),
                                                e.generation).id)
     return born
 
@@ -155,7 +156,7 @@ def _seat(self: Succession, able: Sequence[str], worth: dict[str, float], sure: 
     if len(e.population) < e.config.capacity: return True
     lot = e.config.variation.selection == 'lot'
     if len(able) < 2 or not (sure or lot): return False
-    leaves = str(rng.choice(able)) if lot else min(able, key=lambda id: (worth[id], e.ledger.balance(id)))
+    leaves = str(rng.choice(able)) if lot else min(able, key=lambda id: (worth[id], e.market.balance(id)))
     e.demography.bury(leaves, e.generation, 'drawn by lot' if lot else f'worth {worth[leaves]:.4f} of a right answer, '
                                                                        'the least of all')
     return True

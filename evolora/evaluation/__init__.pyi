@@ -26,15 +26,14 @@ from .free_questions import (
 from .peft_export import (
     Ancestor as Ancestor, Subject as Subject, alone as alone, bare as bare, card as card,
     check_exportable as check_exportable, descent as descent, export as export, measured as measured,
-    select as select, two_sets as two_sets, unseen as unseen,
+    select as select, two_sets as two_sets,
 )
 from .host_calibration import (
     ALIKE as ALIKE, CALIBRATION as CALIBRATION, Calibration as Calibration, EASIEST as EASIEST, Effort as Effort,
-    Forecast as Forecast, HAND as HAND, LEAST as LEAST, LONGEST as LONGEST, MOST as MOST, RETURN as RETURN,
-    calibrate as calibrate, calibration_kept as calibration_kept, calibration_of as calibration_of,
-    candidate_cells as candidate_cells, keep_calibration as keep_calibration,
-    known_calibration as known_calibration, mixed as mixed, pass_at as pass_at, rehearse as rehearse,
-    tasks_mark as tasks_mark,
+    Forecast as Forecast, HAND as HAND, LEAST as LEAST, LONGEST as LONGEST, MOST as MOST, calibrate as calibrate,
+    calibration_kept as calibration_kept, calibration_of as calibration_of, candidate_cells as candidate_cells,
+    keep_calibration as keep_calibration, known_calibration as known_calibration, mixed as mixed,
+    pass_at as pass_at, rehearse as rehearse, tasks_mark as tasks_mark,
 )
 from .world_exam import (
     exam_in_world as exam_in_world, exam_in_worlds as exam_in_worlds,

@@ -222,8 +222,8 @@ def gflops_per_correct(self: Evaluation) -> float:
     return _per_correct(self.answers.gflops.sum().item(), int(self.answers.success.sum()))
 
 @patch
-def energy_per_correct(self: Evaluation, config: EconomyConfig = EconomyConfig()) -> float:
-    "Energy of all answers, adapters included, per correct one; infinite where none is"
+def cost_per_correct(self: Evaluation, config: EconomyConfig = EconomyConfig()) -> float: # with its exchange rates
+    "Cost of all answers, adapters included, per correct one, in units of reward; infinite where none is"
     spent = answer_cost(config, self.answers.gflops, self.answers.prompt_tokens + self.answers.new_tokens)
     return _per_correct(float(spent.sum()), int(self.answers.success.sum()))
 

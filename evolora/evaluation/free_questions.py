@@ -10,7 +10,6 @@ __all__ = ['STRATEGIES', 'Guess', 'Profiles', 'profiles_of', 'check_question', '
 import json
 import math
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,12 +22,11 @@ import pandas as pd
 
 from .evaluation import form_of, selection
 from ..ecology.run_folder import Run
-from .routing import Router, believed_router, fit_router
+from .routing import Router, believed_router
 from ..tasks.family import Task, final_line
 from ..tasks.forms import Form
 from ..tasks.families import FAMILIES, ID_CELLS, Cell
 from ..tasks.splits import identified
-from ..utils.files import write_whole
 from ..utils.text import escape
 
 # %% ../../nbs/09_evaluation/04_free_questions.ipynb #51e14155
@@ -131,13 +129,15 @@ def _families(router: Router) -> list[str]: return [key for key in router.table 
 
 def ranking(population, router: Router, family: str | None) -> dict[str | None, str]:
     "Organelles and the reason for their rank, the most trusted in a family first; with no family None (the host) leads"
+    chosen, best, nowhere = (('chosen for', 'best overall', 'chosen for nothing') if router.answers else
+                             ('believed most in', 'believed most overall', 'believed most in no family'))
     homes, order = {}, {}
     for key in _families(router): homes.setdefault(router.table[key], []).append(key)
-    if family in router.table: order[router.table[family]] = f'chosen for {family}'
+    if family in router.table: order[router.table[family]] = f'{chosen} {family}'
     elif family is None: order[None] = 'nothing like it was ever learned'
-    order.setdefault(router.best, 'best overall')
-    for id in sorted(homes, key=lambda id: -len(homes[id])): order.setdefault(id, f"chosen for {', '.join(homes[id])}")
-    for id in population.ids: order.setdefault(id, 'chosen for nothing')
+    order.setdefault(router.best, best)
+    for id in sorted(homes, key=lambda id: -len(homes[id])): order.setdefault(id, f"{chosen} {', '.join(homes[id])}")
+    for id in population.ids: order.setdefault(id, nowhere)
     return order
 
 def _team(population, router: Router, family: str | None, members: str | Sequence[str | None],
@@ -332,20 +332,7 @@ def ask(population, prompt: str, *, router: Router, **how) -> Reply:
     return replies(population, [prompt], router=router, **how)[0]
 
 # %% ../../nbs/09_evaluation/04_free_questions.ipynb #c1eb7374
-def router_of(folder: str | Path, # of a run
-              population, *, cells: Iterable[Cell] = ID_CELLS, # of the run
-              n: int = 240, # selection questions, if it has to be fitted
-              seed: int = 0, **how) -> Router: # the other keywords are those of `answer`
-    "The router of a run: whom its market believes, or read from its folder, or fitted on selection questions and kept"
-    path, cells = Path(folder) / 'router.json', tuple(cells)
-    if path.with_name('run.json').exists() and (run := Run.open(folder)).config.get('market') is not None:
-        from evolora.ecology.sessions import colony_ecology        # loads torch, which nothing else here needs
-        return believed_router(colony_ecology(folder, {run.host['id']: population.host}))
-    if path.exists():
-        router = Router.load(path)
-        if router.weights == population.weights_hash() and router.fits(cells, form_of(population)): return router
-    router = fit_router(population, selection(n, seed=seed, cells=cells), **how)
-    try: write_whole(path, router.sealed())
-    except OSError as e:
-        warnings.warn(f"{path} cannot be written ({e.strerror}); the router is fitted again next time", stacklevel=2)
-    return router
+def router_of(folder: str | Path, population) -> Router: # of a run, and those alive in its latest checkpoint
+    "Whom the market of a run believes most in each family"
+    from evolora.ecology.sessions import colony_ecology        # loads torch, which nothing else here needs
+    return believed_router(colony_ecology(folder, {Run.open(folder).host['id']: population.host}))

@@ -21,7 +21,7 @@ from ..ecology.run_folder import config_hash
 from .evaluation import COLUMNS, KEY, candidates, answer_all, form_of, listed
 from ..tasks.family import Task
 from ..tasks.forms import Form
-from ..tasks.families import ID_CELLS, Cell, family_named
+from ..tasks.families import Cell, family_named
 from ..tasks.splits import STREAMS, stream_of
 from ..utils.files import parse_json, read_file, write_whole
 from ..utils.statistics import wilson
@@ -38,7 +38,7 @@ def _stream_of_id(id: str) -> str:
         place -= share
 
 class Router(BaseModel):
-    "Which organelle answers which family or cell; `None` is the bare host. Made by `fit_router`"
+    "Which organelle answers which family or cell; `None` is the bare host. Fitted, or as a market believes"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     format: Literal['evolora.router.1'] = 'evolora.router.1'
     by: Literal['family', 'cell']
@@ -48,12 +48,11 @@ class Router(BaseModel):
     fitted: tuple[Annotated[str, Field(pattern='^[0-9a-f]{16}$')], ...] = Field(description='ids of the tasks seen')
     answers: int = Field(ge=0, description='answers that fitting took; 0 of one that a market has')
     gflops: float = Field(ge=0, description='GFLOPs that fitting took')
-    cells: tuple[str, ...] = Field((), description='of the tasks seen; none are known of a router from before this was '
-                                                   'noted, which saw default ones')
+    cells: tuple[str, ...] = Field((), description='of the tasks seen; none are the default ones')
     form: Form = Field(Form(), description='in which they were asked')
 
     @model_serializer(mode='wrap')
-    def _old_ones_stay(self, usual):
+    def _defaults_left_out(self, usual):
         fields = usual(self)
         if not self.cells: fields.pop('cells')
         if self.form.plain: fields.pop('form')
@@ -70,17 +69,14 @@ class Router(BaseModel):
                 raise ValueError(f"fitted expected selection tasks only, got {id} of the {seen} stream; fit it again")
         return self
 
-    def fits(self, cells: Iterable[Cell], form: Form) -> bool:
-        "Whether it was fitted in this form, on these cells or some of them"
-        return self.form == form and set(self.cells or map(str, ID_CELLS)) <= set(map(str, cells))
-
     def route(self, tasks: Iterable[Task]) -> list[str | None]:
         "The organelle for each task (None: the bare host): by its cell, else by its family, else the best"
         find = lambda t: self.table.get(f'{t.family}:{t.depth}', self.table.get(t.family, self.best))
         return [find(t) for t in tasks]
 
-    def __repr__(self) -> str: return (f"Router(by {self.by}, {len(self.table)} entries, otherwise {self.best}, "
-                                       f"fitted on {len(self.fitted)} tasks)")
+    def __repr__(self) -> str:
+        source = f'fitted on {len(self.fitted)} tasks' if self.answers else 'as a market believes'
+        return f"Router(by {self.by}, {len(self.table)} entries, otherwise {self.best}, {source})"
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #93eac479
 def _successes(answers: pd.DataFrame, tasks: list[Task], who: list[str | None]) -> np.ndarray:
@@ -100,12 +96,12 @@ def _successes(answers: pd.DataFrame, tasks: list[Task], who: list[str | None]) 
     return right
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #87789f09
-def _advantage(right: np.ndarray, families: list[str], niches: list[list[str]]) -> float:
+def _advantage(right: np.ndarray, families: list[str], homes: list[list[str]]) -> float:
     "How much more organelles solve at home than elsewhere (a share), beyond the means of family and organelle"
     known = list(dict.fromkeys(families))
     share = np.array([right[:, [f == family for f in families]].mean(1) for family in known]).T
     rest = share - right.mean(1, keepdims=True) - (share.mean(0) - share.mean())
-    at_home = np.array([[family in niche for family in known] for niche in niches])
+    at_home = np.array([[family in home for family in known] for home in homes])
     if at_home.all() or not at_home.any(): return 0.
     return max(float(rest[at_home].mean() - rest[~at_home].mean()), 0.)
 
@@ -115,7 +111,7 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
                host: bool = False, # may the bare host be chosen, too?
                level: float = .95, # of the lower bound that `best` goes by
                prior: float = 20., # weight of an organelle's overall score, in answers
-               home: float | None = None, # prior advantage in its niche, as a share; None: estimated from the answers
+               home: float | None = None, # prior advantage of a specialist in its families; None: read off the answers
                **how) -> Router:
     "Choose an organelle for each family or cell, on selection tasks; the other keywords are those of `answer`"
     tasks = listed(tasks, once=True)
@@ -133,9 +129,9 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
     if answers is None: answers = answer_all(population, tasks, host=host, **how)
     right = _successes(answers, tasks, who)
     usual = right.mean(1)
-    niches = [population[id].traits.niche.split('+') if id else [] for id in who]
-    if home is None: home = _advantage(right, [t.family for t in tasks], niches)
-    expected = lambda family: usual + home * np.array([family in niche for niche in niches])
+    labels = [population[id].traits.niche.split('+') if id else [] for id in who]
+    if home is None: home = _advantage(right, [t.family for t in tasks], labels)
+    expected = lambda family: usual + home * np.array([family in label for label in labels])
     bound = wilson(right.sum(1), len(tasks), level)[0]
     def entries(labels, centre):
         "(label, shrunk scores) of every label; `centre` is what they are shrunk to"
@@ -153,9 +149,9 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
                   cells=tuple(dict.fromkeys(f'{t.family}:{t.depth}' for t in tasks)), form=form_of(population))
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #737694ea
-def believed_router(ecology) -> Router: # an `Ecology` with a market
+def believed_router(ecology) -> Router: # an `Ecology`
     "Whoever is believed most in each family just now; it takes no answer"
-    population, market = ecology.population, ecology.ledger
+    population, market = ecology.population, ecology.market
     return Router(by='family', table={f: market.leader(f) for f in market.families}, fitted=(), answers=0, gflops=0.,
                   best=max(population.ids, key=market.balance), weights=population.weights_hash(),
                   cells=tuple(ecology.cells), form=ecology.host.form)
@@ -199,6 +195,8 @@ def _repr_markdown_(self: Router) -> str:
     named = lambda id: escape(id or 'host')
     body = [f"| {escape(key)} | {named(id)} |" for key, id in list(self.table.items())[:12]]
     more = f"\n\n… and {len(self.table) - 12} more" if len(self.table) > 12 else ''
-    head = (f"**Router** by {escape(self.by)}, otherwise {named(self.best)}; fitted on {len(self.fitted)} selection "
-            f"tasks with {self.answers:,} answers, {self.gflops:.2f} GFLOPs\n\n| asked | answers |\n|---|---|\n")
+    source = (f'fitted on {len(self.fitted)} selection tasks with {self.answers:,} answers, {self.gflops:.2f} GFLOPs'
+              if self.answers else 'as a market believes')
+    head = (f'**Router** by {escape(self.by)}, otherwise {named(self.best)}; {source}\n\n'
+            '| asked | answers |\n|---|---|\n')
     return head + '\n'.join(body) + more

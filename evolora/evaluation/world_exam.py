@@ -24,13 +24,13 @@ from ..utils.randomness import seed_of, stream
 def _put_back(ecology: Ecology, number: int) -> Iterator[None]:
     "For a while in one world; afterwards stakes, and all that its `Serving` remembers, are what they were"
     serving, world = ecology.serving, ecology.world
-    stakes = ecology.ledger.state()
+    stakes = ecology.market.state()
     kept = {k: deepcopy(x) for k, x in vars(serving).items() if k != 'ecology'}
     ecology.world = world.stopped(number)
     try: yield
     finally:
         ecology.world = world
-        ecology.ledger.restore(stakes)
+        ecology.market.restore(stakes)
         vars(serving).update(kept)
 
 def _answers(ecology: Ecology, tasks: Sequence[Task], places: range, purpose: str,
@@ -51,7 +51,6 @@ def exam_in_world(ecology: Ecology, number: int, # of the world
                questions: int = 128, seed: int = 0,
                kind: str = 'selection') -> pd.DataFrame: # of the exam's questions, or holdout
     "Accuracy in a world after so many graded answers, and that of the bare host; a row each. Nothing is changed"
-    if ecology.serving is None: raise ValueError("expected an ecology with a market, got one without; give it `market`")
     if not ecology.serving.steady: raise ValueError("expected an ecology whose population stays while it answers, got "
                                                     f"{type(ecology.serving).__name__}; it cannot be put back")
     if ecology.config.world.static: raise ValueError("expected a world that changes, got a static one; set `world`")

@@ -81,8 +81,8 @@ def _victim(folder: str, preset: str, generations: int, every: int, moment: str,
 # %% ../../nbs/13_experiments/17_crash_recovery.ipynb #981ece80
 def small(preset: str) -> EcologyConfig:
     "A preset with little to do in a generation, and births early enough to be seen"
-    little = {'curriculum': {'budget': 4., 'budget_min': 2, 'budget_max': 6, 'max_rows': 64}, 'max_new_tokens': 12,
-              'variation': {'maturity': 1}}
+    little = {'market': {'questions': 6, 'round': 3, 'protect': 1}, 'curriculum': {'copies': 2}, 'max_new_tokens': 12,
+              'variation': {'every': 2}}
     return changed_config(load_config(preset), little)
 
 def recorded(folder: Path) -> dict[str, str]:
@@ -221,7 +221,8 @@ def _preset(folder: Path, canary: Path, rng) -> Callable:
         f'{chr(98 + i)}: &{chr(98 + i)} [{",".join([f"*{chr(97 + i)}"] * 8)}]\n' for i in range(9)) + 'cells: *j\n'
     texts = [f'!!python/object/apply:os.system ["mkdir {canary}"]', f'cells: !!python/name:os.system', laughs,
              'cells: *j', '[' * 10_000, '- 1', 'capacity: 1000000000', 'rank: 1e99', 'founders: -1', 'seed: \x00',
-             'economy: {ticket: .nan}', 'cells: ["../../x:1"]', '? [a]\n: 1', 'traits: {niche: ' + 'x' * 10_000 + '}']
+             'economy: {price_token: .nan}', 'cells: ["../../x:1"]', '? [a]\n: 1',
+             'traits: {niche: ' + 'x' * 10_000 + '}']
     (folder / 'preset.yaml').write_text(texts[rng.integers(len(texts))])
     return lambda: load_config(folder / 'preset.yaml')
 
@@ -311,9 +312,8 @@ _BOOKS = {f'{table}.jsonl' for table in TABLES}
 def weight(folder: str | Path, host: Host, *, organelles: int = 64, generations: int = 10, every: int = 10,
            seed: int = 0) -> dict:
     "Seconds of a generation and of a checkpoint (medians), its bytes, and its share of a run that saves so often"
-    config = load_config('ecology')
-    all_ids = config.variation.model_copy(update={'mu': organelles, 'offspring': 0})     # no selection
-    config = config.model_copy(update={'founders': organelles, 'capacity': organelles, 'variation': all_ids})
+    config = changed_config(load_config('ecology'), {'founders': organelles, 'capacity': organelles, 'market': {
+        'recruit': False}, 'variation': {'every': 0}})       # nobody comes, nobody leaves
     lived, saved = [], []
     with begin_session(Path(folder) / 'weight', host, config, seed=seed, every=generations + 1) as session:
         for _ in range(generations):

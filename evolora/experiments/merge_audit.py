@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..assimilation.examiner import Examiner
-from ..assimilation.trials import Merge
+from ..assimilation.merge_test import Merge, MergeConfig
 from ..organelles.population import Population
-from ..tasks.curriculum import families_of
 from ..tasks.families import Cell
 from ..tasks.family import Task
 from ..tasks.task_sets import draw_tasks
@@ -23,37 +22,43 @@ from ..utils.statistics import paired
 
 # %% ../../nbs/13_experiments/06_merge_audit.ipynb #620a566a
 def tasks_for(merge: Merge, cells: Sequence[Cell], *, n: int = 512, seed: int = 0) -> list[Task]:
-    "n selection tasks made for this merge alone, evenly over the cells of the child's niche; all of a cell with fewer"
+    "n selection tasks made for this merge alone, evenly over the cells; all of a cell with fewer"
     if n < 1: raise ValueError(f"expected at least 1 task for an audit, got n={n}; 512 show four points or so")
-    home = families_of(merge.niche, list(dict.fromkeys(c.family for c in cells)))
-    return draw_tasks([c for c in cells if c.family in home], stream='selection', n=n,
-                      seed=seed_of(seed, purpose='audit', organelle=merge.child), fewer=True)
+    return draw_tasks(cells, stream='selection', n=n, seed=seed_of(seed, purpose='audit', organelle=merge.child),
+                      fewer=True)
 
 # %% ../../nbs/13_experiments/06_merge_audit.ipynb #778ecaf0
-COMPARISONS = ('admission', 'greedy', 'later', 'living')
-_KNOWN = ['generation', 'event', 'operator', 'child', 'parents', 'niche', 'n']
+COMPARISONS = ('admission', 'sampled', 'later', 'living')
+_KNOWN = ['generation', 'child', 'parents', 'n']
 _FOUND = ['', ' low', ' high', ' wins', ' losses']      # each behind the name of a comparison
 
+def _pair(right: dict[str, np.ndarray], parents: Sequence[str], families: np.ndarray) -> np.ndarray:
+    "Right answers of the pair: in each family those of the parent that did better there"
+    found = np.zeros(len(families), bool)
+    for family in dict.fromkeys(families):
+        own = families == family
+        found[own] = max((right[id][own] for id in parents), key=np.sum)
+    return found
+
 def _gap(name: str, right: dict[str, np.ndarray], child: str, parents: Sequence[str], tasks: Sequence[Task]) -> dict:
-    "The child minus the parent that did better here, with its interval, and in how many tasks only one was right"
-    best = max(parents, key=lambda id: right[id].sum())
-    gap = paired(right[child], right[best], strata=[(t.family, t.depth) for t in tasks],
+    "The child minus the pair, with its interval, and in how many tasks only one of the two was right"
+    pair = _pair(right, parents, np.array([t.family for t in tasks]))
+    gap = paired(right[child], pair, strata=[(t.family, t.depth) for t in tasks],
                  rng=stream(0, purpose='audit interval'))
-    wins, losses = (right[child] & ~right[best]).sum(), (right[best] & ~right[child]).sum()
+    wins, losses = (right[child] & ~pair).sum(), (pair & ~right[child]).sum()
     return {name + end: float(x) for end, x in zip(_FOUND, (*gap, wins, losses))}
 
 def _audited(merge: Merge, examiner: Examiner, tasks: list[Task], seed: int) -> dict:
     "A row of the audit"
     seed_for = lambda task: seed_of(seed, purpose='audit luck', organelle=task.id)
     later = {f'{id} later': factors for id, factors in merge.later.items()}
-    right = examiner.ask(merge.factors | later, tasks, seed_for)
-    greedy = examiner.ask(merge.factors, tasks, seed_for, temperature=0.)
+    right = examiner.ask(merge.factors | later, tasks, seed_for, temperature=0.)
+    sampled = examiner.ask(merge.factors, tasks, seed_for)
     child, living = f'{merge.child} later', [f'{id} later' for id in merge.parents if id in merge.later]
-    sides = [('admission', right, merge.child, merge.parents), ('greedy', greedy, merge.child, merge.parents)]
+    sides = [('admission', right, merge.child, merge.parents), ('sampled', sampled, merge.child, merge.parents)]
     if child in later: sides.append(('later', right, child, merge.parents))
     if child in later and living: sides.append(('living', right, child, living))
-    known = {name: getattr(merge, name) for name in ('generation', 'event', 'operator', 'child', 'niche')}
-    row = known | {'parents': '+'.join(merge.parents), 'n': len(tasks)}
+    row = {'generation': merge.generation, 'child': merge.child, 'parents': '+'.join(merge.parents), 'n': len(tasks)}
     for side in sides: row |= _gap(*side, tasks)
     return row
 
@@ -62,7 +67,7 @@ def audit(population: Population, # whose host, rank and alpha the weights belon
           merges: Iterable[Merge], cells: Sequence[Cell], *, n: int = 512, # tasks of each merge
           seed: int = 0, max_new_tokens: int = 48, rows: int = 512,
           on_merge: Callable[[], None] = lambda: None) -> pd.DataFrame:
-    "A row a merge: the child minus its best parent in four ways, each with an interval; NaN for the dead"
+    "A row a merge: the child minus the pair in four ways, each with an interval; NaN for the dead"
     examiner, found = Examiner(population, max_new_tokens=max_new_tokens, rows=rows), []
     for merge in merges:
         found.append(_audited(merge, examiner, tasks_for(merge, cells, n=n, seed=seed), seed))
@@ -79,8 +84,9 @@ def _again(own: pd.DataFrame, name: str, resamples: int, rng: np.random.Generato
     return ((drawn[..., 0] - drawn[..., 1]) / n[who]).mean(1)
 
 def pooled(table: pd.DataFrame, # of `audit`, or of several of them, one under the other
-           *, resamples: int = 2000, level: float = .95, rng: np.random.Generator) -> pd.DataFrame:
-    "A line a comparison: merges, their mean difference with its interval, and shares of merges: better, shown, worse"
+           *, margin: float = MergeConfig().margin, resamples: int = 2000, level: float = .95,
+           rng: np.random.Generator) -> pd.DataFrame:
+    "A line a comparison: merges, their mean difference with its interval, and shares of merges: as good, and shown so"
     if resamples < 1 or not 0 < level < 1:
         raise ValueError(f"expected resamples >= 1 and a level between 0 and 1, got {resamples} and {level}")
     lines = {}
@@ -89,6 +95,5 @@ def pooled(table: pd.DataFrame, # of `audit`, or of several of them, one under t
         drawn = _again(own, name, resamples, rng) if len(own) else [np.nan]
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         lines[name] = dict(merges=len(own), difference=own[name].mean(), low=low, high=high,
-                           better=(own[name] > 0).mean(), shown=(own[f'{name} low'] > 0).mean(),
-                           worse=(own[name] < 0).mean())
+                           as_good=(own[name] > -margin).mean(), shown=(own[f'{name} low'] > -margin).mean())
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('comparison')

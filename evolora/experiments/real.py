@@ -124,10 +124,8 @@ def refused(host: str | Path, folder: Path) -> dict:
 
 # %% ../../nbs/13_experiments/19_real.ipynb #880fd94a
 def of_answers(config: EcologyConfig, n: int) -> EcologyConfig:
-    "The same life with generations of up to n answers"
-    share = n / config.curriculum.max_rows
-    return changed_config(config, {'curriculum': {'budget': share * config.curriculum.budget, 'budget_max': n,
-                                                  'max_rows': n}})
+    "The same life with generations of n answers"
+    return changed_config(config, {'market': {'questions': max(1, n // config.curriculum.copies)}})
 
 # %% ../../nbs/13_experiments/19_real.ipynb #96238874
 def real_targets(found: Calibration | None, speed: dict, equal: pd.DataFrame, difference: float, refusals: list[dict],
@@ -145,7 +143,6 @@ def real_targets(found: Calibration | None, speed: dict, equal: pd.DataFrame, di
     median = float(np.median(generation)) if generation else None
     return [target('families with pass@8 between .1 and .95, best form', '>= 8', between),
             target('minutes of calibration', '<= 6', found and found.seconds / 60),
-            target('extinct lives of ten seeds', '<= 0', sum(bool(c['died']) for c in lives) if whole else None),
             target('ecology ahead of the frozen host, points, ten seeds', '>= 10', ahead('difference')),
             target('… and the low end of its interval', '> 0', ahead('low')),
             target('128 answers, prefix kept ÷ read whole', '>= 3',
@@ -156,6 +153,6 @@ def real_targets(found: Calibration | None, speed: dict, equal: pd.DataFrame, di
             target('sure greedy answers unlike those of transformers', '<= 0',
                    int((~sure[['kept', 'whole']]).sum().sum())),
             target('largest difference to peft, log-probability', '<= 0.001', difference),
-            target('hosts that cannot earn and are refused in one line, share', '>= 1',
+            target('hosts that are never right and are refused in one line, share', '>= 1',
                    float(np.mean([r['exit'] == 2 and r['lines'] == 1 and not r['folder'] for r in refusals]))
                    if refusals else None)]

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 from ..ecology.record import hashes_of
 from ..ecology.config import checked_config
 from ..ecology.run_folder import Run, differences
-from ..ecology.sessions import colony, colony_ecology
-from ..evaluation.evaluation import cells_of, checked_cells, compare, holdout, selection
+from ..ecology.sessions import colony_ecology
+from ..evaluation.evaluation import checked_cells, compare, holdout
 from ..evaluation.forgetting import forgotten
 from ..evaluation.world_exam import exam_in_worlds
-from .baselines import Trained, evaluation_sets
+from .baselines import Trained, believed_routers, evaluation_sets
 from .trainer import Condition
 from ..host.adapters import read_peft
 from ..host.downloads import SHIPPED
@@ -51,8 +51,9 @@ def _opened(folder: Path, hosts: dict[str, Host], form: Form) -> Trained:
     cells = None
     kind = Condition(name='reopened', what=str(folder))
     if (folder / 'run.json').exists():
-        population, run = colony(folder, hosts)
-        return Trained(population.host, kind, 0, population, cells=cells_of(run))
+        ecology = colony_ecology(folder, hosts)
+        return Trained(ecology.host, kind, 0, ecology.population, routers=believed_routers(ecology),
+                       cells=tuple(ecology.cells.values()))
     if noted := (folder / 'trained.json').exists():
         note, where = read_json(folder / 'trained.json'), folder / 'adapter'
         name, hashes, (cells, form) = note.get('host'), note.get('hashes'), _noted(note, folder / 'trained.json')
@@ -132,7 +133,6 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
     else: sets = {'ID': holdout(n, cells=cells)}
     host = next(iter(subjects.values())).host
     for name, one in ({'host': Trained(host, Condition(name='host', what=''), 0)} | subjects).items():
-        if one.population is not None and len(one.population) > 1: one.choose(selection(n, cells=cells))
         found = {part: one.ways(tasks) for part, tasks in sets.items()}
         for way in found['ID']:
             line = {'what': name, 'way': f'best: {one.best}' if way == 'best' else way}

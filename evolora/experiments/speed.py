@@ -17,15 +17,18 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from copy import deepcopy
 from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import patch
 
 import pandas as pd
 import peft
 import torch
 
-from ..ecology.config import EcologyConfig, load_config
+from ..ecology import serving, succession
+from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.ecology import Ecology
 from ..ecology.run_folder import begin
 from ..host.fast_layers import supported
@@ -233,12 +236,28 @@ def _contest(host, size, mixed, threads, repeats, slow_repeats, peak, tick) -> d
 
 # %% ../../nbs/13_experiments/01_speed.ipynb #7e264276
 def crowd(size: int) -> EcologyConfig:
-    "The preset `ecology` with so many organelles, that share 512 answers a generation"
-    config = load_config('ecology').model_dump()
-    config |= {'capacity': size, 'founders': size}
-    config['variation']['mu'] = max(1, size * 7 // 8)
-    config['curriculum'] |= {'budget': ROWS / size, 'budget_min': 1, 'budget_max': max(48, 2 * ROWS // size)}
-    return EcologyConfig.model_validate(config)
+    "The preset `ecology` with so many organelles, that share 512 answers a generation as they are believed"
+    config = load_config('ecology')
+    return changed_config(config, {'capacity': size, 'founders': size, 'market': {
+        'questions': ROWS // config.curriculum.copies, 'round': 32, 'contest': 0., 'recruit': False}})
+
+class _Clock:
+    "Seconds inside of some calls; those inside of each other count once"
+    def __init__(self): self.seconds, self._inside = 0., False
+
+    def around(self, real: Callable) -> Callable:
+        "The same function, timed"
+        def call(*arguments, **how):
+            if self._inside: return real(*arguments, **how)
+            self._inside, start = True, time.perf_counter()
+            try: return real(*arguments, **how)
+            finally: self.seconds, self._inside = self.seconds + time.perf_counter() - start, False
+        return call
+
+    def taken(self) -> float:
+        "Seconds since the last call"
+        seconds, self.seconds = self.seconds, 0.
+        return seconds
 
 def generation_parts(host: Host, sizes=(8, 32, 128, 512), generations: int = 8,
                      tick: Callable = lambda: None) -> list[dict]:
@@ -247,21 +266,25 @@ def generation_parts(host: Host, sizes=(8, 32, 128, 512), generations: int = 8,
 
 def _parts(host, size, generations, tick) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        ecology, timings, answers = Ecology(host, crowd(size), seed=0), [], []
+        ecology, clock, timings, answers, model = Ecology(host, crowd(size), seed=0), _Clock(), [], [], []
         record = begin(Path(folder) / 'run', ecology)
         def keep(made):
             start = time.perf_counter()
             record.record(made)
             timings.append(dict(made.timing['parts'], record=time.perf_counter() - start))
             answers.append(made.row['episodes'])
+            model.append(clock.taken())
             tick()
-        ecology.run(generations + 2, hooks=[keep], log=None)
+        with ExitStack() as timed:
+            for owner, name in ((ecology.population, 'generate'), (ecology.plasticity, 'learn'), (serving, 'score'),
+                                (succession, 'score')):
+                timed.enter_context(patch.object(owner, name, clock.around(getattr(owner, name))))
+            ecology.run(generations + 2, hooks=[keep], log=None)
     if len(timings) < 3: raise KeyboardInterrupt            # a run stops softly, and this one has measured nothing
-    table, answers = pd.DataFrame(timings[2:]), pd.Series(answers[2:])
-    model = table['play'] / table.sum(axis=1)
+    table, answers, model = pd.DataFrame(timings[2:]), pd.Series(answers[2:]), pd.Series(model[2:])
     return dict(population=size, answers=float(answers.median()), milliseconds=(1000 * table.median()).to_dict(),
-                other_than_model=_spread((1 - model).tolist()),
-                milliseconds_per_answer=_spread((1000 * table['play'] / answers).tolist()))
+                other_than_model=_spread((1 - model / table.sum(axis=1)).tolist()),
+                milliseconds_per_answer=_spread((1000 * model / answers).tolist()))
 
 # %% ../../nbs/13_experiments/01_speed.ipynb #b99c27ad
 def _resident() -> float:

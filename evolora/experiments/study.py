@@ -56,7 +56,9 @@ class Study:
     def __init__(self, plan: Plan | str | Path, folder: str | Path | None = None): # default: runs/study-NAME
         self.plan = plan if isinstance(plan, Plan) else load_plan(plan)
         self.folder = Path(folder) if folder else Path('runs') / f'study-{self.plan.name}'
-        for condition in begun(self.plan): trials_of(self.plan, condition)     # settings that do not fit end here
+        # Settings that do not fit end here; those of a study that was announced are past mending, and can be read.
+        if not (self.folder / _RECORD).exists():
+            for condition in begun(self.plan): trials_of(self.plan, condition)
         self.running: set[Cell] = set()
         self.begun: float | None = None         # when this call began; and its cells to make and that are left
         self.todo, self.left, self.had = 0, None, 0.

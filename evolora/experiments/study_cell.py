@@ -20,14 +20,14 @@ import pandas as pd
 
 from ..ecology.run_folder import config_hash, differences
 from ..evaluation.evaluation import AUGMENTATIONS, Evaluation, answer, answer_all, brittleness, holdout, selection
-from .baselines import Extinct, Trained, cost_of, examples_worth, train
+from .baselines import Life, Trained, cost_of, examples_worth, train
 from .study_results import as_rows, packed
 from .merge_audit import audit
 from .study_plan import Cell, Plan, code_version
 from ..host.model import Host, recorded_host
 from ..ecology.record import hashes_of
 from ..evaluation.forgetting import forgetting_scores
-from ..evaluation.routing import fit_router
+from ..evaluation.routing import believed_router, fit_router
 from ..evaluation.world_exam import exam_in_world
 from ..tasks.families import ID_CELLS, Cell as TaskCell
 from ..tasks.family import Task
@@ -70,16 +70,17 @@ def _written(evaluation: Evaluation) -> dict:
     own = evaluation.answers.groupby('family', sort=False).success
     return {'families': {f: [int(own.sum()[f]), int(n)] for f, n in own.size().items()},
             'bits': packed(evaluation.answers.success), 'parsed': float(evaluation.parse_rate),
-            'gflops': float(evaluation.answers.gflops.mean()), 'energy': _finite(evaluation.energy_per_correct())}
+            'gflops': float(evaluation.answers.gflops.mean()), 'cost': _finite(evaluation.cost_per_correct())}
 
 # %% ../../nbs/13_experiments/08_study_cell.ipynb #c900bb7c
 def interim_accuracy(trained: Trained, tasks: list[Task]) -> float:
-    "Accuracy on selection tasks; of a population when the router of one half is used on the other"
+    "Accuracy on selection tasks: the believed answer, or specialists by a router that one half fits and the other uses"
     longest = dict(max_new_tokens=trained.condition.longest)
-    if trained.population is None or len(trained.population) == 1:
-        who = None if trained.population is None else trained.population.ids[0]
-        return float(answer(trained.population or trained.host, tasks, who, **longest).success.mean())
+    if trained.population is None: return float(answer(trained.host, tasks, **longest).success.mean())
     ids, right = trained.population.ids, []
+    who = ids[0] if len(ids) == 1 else None
+    if isinstance(trained.learner, Life) and not who: who = believed_router(trained.learner.ecology).route(tasks)
+    if who: return float(answer(trained.population, tasks, who, **longest).success.mean())
     table = answer_all(trained.population, tasks, **longest).assign(half=[i % 2 for _ in ids for i in
                                                                           range(len(tasks))])
     for half in (0, 1):
@@ -140,7 +141,7 @@ def _sampled(trained: Trained, tasks: list[Task]) -> dict:
     who = trained.routed(tasks)
     drawn = Evaluation(answer(trained.population or trained.host, tasks, who, temperature=1., seed=trained.seed,
                               max_new_tokens=trained.condition.longest), '')
-    return {'accuracy': drawn.accuracy, 'energy': _finite(drawn.energy_per_correct()),
+    return {'accuracy': drawn.accuracy, 'cost': _finite(drawn.cost_per_correct()),
             'gflops': float(drawn.answers.gflops.mean())}
 
 def _brittle(trained: Trained, tasks: list[Task], n: int) -> float | None:
@@ -153,19 +154,18 @@ def _brittle(trained: Trained, tasks: list[Task], n: int) -> float | None:
                                augmentations=ways).loc['any'].brittle)
 
 def _lived(trained: Trained, plan: Plan, seed: int) -> dict:
-    "What became of a life: what ended turns, evidence tokens, and an audit of each merge"
-    life = trained.learner
-    if life is None or not hasattr(life, 'ecology'): return {}
+    "What became of a life: births, deaths, what ended merges, and an audit of each"
+    if not isinstance(life := trained.learner, Life): return {}
     ecology = life.ecology
     found = dict(generations=life.updates, births=life.births, deaths=life.deaths,
-                 decisions=dict(sorted(life.decisions.items())), tokens=dict(sorted(life.tokens.items())))
-    if 'audit' not in plan.measured.also or not len(life.population): return found
+                 decisions=dict(sorted(life.decisions.items())))
+    if 'audit' not in plan.measured.also: return found
     return found | {'audit': as_rows(audit(life.population, ecology.merges, list(ecology.cells.values()),
                                            n=plan.measured.audit, seed=seed, rows=ecology.config.batch,
                                            max_new_tokens=ecology.config.max_new_tokens))}
 
 def _served(trained: Trained) -> dict:
-    "What a life with a market answered: its second half as an exam, and all of it as a curve against GFLOPs"
+    "What a life answered: its second half as an exam, and all of it as a curve against GFLOPs"
     life, right = trained.learner.served, {}
     for family, success in (one for _, row in life[len(life) // 2:] for one in row):
         right.setdefault(family, []).append(success)
@@ -189,14 +189,13 @@ def _forgotten(trained: Trained) -> dict:
         trained.population, trained.best, before['answers'])
     return {'loss': after['loss'], 'before': before['loss'], 'changed': after['changed']}
 
-def _trained(plan: Plan, cell: Cell, host: Host, budget: float | None, **how) -> tuple[Trained, str]:
-    "The trained condition; and why no organelle is left, where none is: then the host answers"
+def _trained(plan: Plan, cell: Cell, host: Host, budget: float | None, **how) -> Trained:
+    "The trained condition"
     kind = plan.condition(cell)
     amount = dict(generations=plan.variant(cell.condition).generations) if budget is None else dict(
         budget=budget, match=kind.match)
     if kind.source not in ('nothing', 'life'): how['cells'] = taught(plan, cell)
-    try: return train(host, kind, seed=cell.seed, **amount, **how), ''
-    except Extinct as error: return error.trained, str(error)
+    return train(host, kind, seed=cell.seed, **amount, **how)
 
 def make_cell(plan: Plan, cell: Cell, known: dict[str, dict], # the cells that it waits for, by condition
               folder: Path | None = None, # for checkpoints, gone on from and written; None: none are kept
@@ -212,15 +211,13 @@ def make_cell(plan: Plan, cell: Cell, known: dict[str, dict], # the cells that i
     def on_update(trained: Trained) -> None:
         if curve: curve(trained)
         beat(trained)
-    trained, died = _trained(plan, cell, host, budget, examples=examples, folder=folder, every=every,
-                             on_update=on_update)
+    trained = _trained(plan, cell, host, budget, examples=examples, folder=folder, every=every, on_update=on_update)
     if curve and trained.population is not None: curve.look(trained)
     sets = {} if plan.measured.served else questions(plan, cell)
     found = dict(format=1, study=plan.name, condition=cell.condition, seed=cell.seed, host=cell.host, world=cell.world,
                  asked=cell.budget, budget=budget, match=kind.match, hashes=hashes,
                  spent={k: x for k, x in asdict(trained.spent).items() if k != 'seconds'}, gflops=trained.spent.gflops,
-                 examples=examples, organelles=0 if trained.population is None else len(trained.population), died=died,
-                 ways={})
+                 examples=examples, organelles=0 if trained.population is None else len(trained.population), ways={})
     if plan.measured.served:
         return found | _served(trained) | ({'memory': _remembered(trained)} if 'memory' in also else {})
     for name, tasks in sets.items():

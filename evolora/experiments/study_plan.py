@@ -141,7 +141,7 @@ MEASURES = ('curve', 'sampled', 'brittleness', 'audit', 'forgetting', 'memory')
 class Measured(_Model):
     "What is asked of every cell"
     stream: Literal['holdout', 'selection'] = Field('holdout', description='selection: to choose settings')
-    served: bool = Field(False, description='no exam: what was answered in the second half of a life with a market')
+    served: bool = Field(False, description='no exam: what was answered in the second half of a life')
     id: int = Field(512, ge=8, le=1 << 14, description='questions of the cells that are trained on')
     ood: int = Field(0, ge=0, le=1 << 14, description='questions of unseen depths and families, half of each')
     also: tuple[str, ...] = Field((), description=f'out of {", ".join(MEASURES)}')
@@ -283,9 +283,9 @@ class Plan(_Model):
             if (c.of or c.name) not in CONDITIONS:
                 raise ValueError(f"conditions expected names out of {', '.join(CONDITIONS)}, or `of` one of these, "
                                  f"got {c.of or c.name!r}")
-            for world in self.worlds:
-                if not c.condition(world).believes and self.measured.served:
-                    raise ValueError(f'measured.served expected conditions that live by a market, got {c.name}')
+            if self.measured.served and c.source != 'life':
+                raise ValueError(f'measured.served expected conditions that live, got {c.name}')
+            for world in self.worlds: c.condition(world)        # changes that do not fit end here
             for other in c.needs:
                 twin = next((x for x in self.conditions if x.name == other and x.name != c.name), None)
                 if twin is None or twin.needs or twin.source == 'nothing':

@@ -54,7 +54,7 @@ def accuracy(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
                 by_family = results.families(condition, ('id',), way).mean()
                 line |= {'worst family': by_family.min(), 'GFLOPs': results.mean(condition, 'gflops'),
                          'GFLOPs an answer': results.mean(condition, 'ways', way, 'id', 'gflops'),
-                         'energy': results.mean(condition, 'ways', way, 'id', 'energy')}
+                         'cost': results.mean(condition, 'ways', way, 'id', 'cost')}
                 if 'sampled' in plan.measured.also and not i:
                     line['sampled'] = results.mean(condition, 'sampled', 'accuracy')
                 if 'brittleness' in plan.measured.also and not i:
@@ -63,7 +63,6 @@ def accuracy(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
                     line['prose'] = results.mean(condition, 'forgetting', 'loss') - results.mean(
                         condition, 'forgetting', 'before')
                     line['changed'] = results.mean(condition, 'forgetting', 'changed')
-                line['died out'] = sum(bool(c.get('died')) for c in results.cells[condition].values())
                 lines.append(line)
     return pd.DataFrame(lines)
 
@@ -213,8 +212,7 @@ _MEANING = {'id': 'tasks of the kinds that were trained on',
             'brittle': 'share of right answers that turn wrong when the '
             'question is put a little differently', 'prose': 'loss on ordinary text, nats a token more than the host',
             'changed': 'share of ordinary questions that get another answer than from the host',
-            'GFLOPs': 'of training, mean over seeds', 'died out': 'lives that left no organelle; the host answers for '
-            'them'}
+            'GFLOPs': 'of training, mean over seeds'}
 
 def _interval(t: pd.DataFrame, name: str, low: str, high: str, scale: float = 1., sign: str = '') -> list[str]:
     digits = 1 if scale != 1 else 3
@@ -230,8 +228,7 @@ def for_people(plan: Plan, cells: dict[Cell, dict]) -> dict[str, pd.DataFrame]:
         condition=name, seeds=table.seeds, **{kind: _interval(table, kind, f'{kind} low', f'{kind} high')
                                               for kind in ('id', 'ood') if kind in table},
         **{'worst family': table['worst family'].round(3), 'GFLOPs': table.GFLOPs.round(1)},
-        **{k: table[k].round(3).fillna('') for k in ('sampled', 'brittle', 'prose', 'changed') if k in table},
-        **({'died out': table['died out']} if table['died out'].any() else {}))}
+        **{k: table[k].round(3).fillna('') for k in ('sampled', 'brittle', 'prose', 'changed') if k in table})}
     found = compared(plan, cells)
     if len(found):
         p = {k: ['' if pd.isna(x) else f'{x:.3f}' for x in found[k]] for k in ('p', 'corrected p') if k in found}

@@ -70,7 +70,7 @@ class Results:
         if any(x != asked[0] for x in asked): raise ValueError('expected cells that were asked the same, got others')
 
     def ways(self, condition: str) -> list[str]:
-        "How it answers, the first way first; a population that died out answers as its host does, by the same name"
+        "How it answers, the first way first; a life that ends with one organelle has one way, which stands for all"
         return max((list(c['ways']) for c in self.cells[condition].values()), key=len)
 
     def labels(self, kinds: Sequence[str]) -> list[str]:
@@ -131,7 +131,7 @@ class _Part(BaseModel):
     families: dict[str, Annotated[list[NonNegativeInt], Len(2, 2)]] = Field(min_length=1)   # right, and of how many
     bits: str = Field(pattern='^([0-9a-f]{2})+$', max_length=1 << 16)
     gflops: NonNegativeFloat | None = None
-    energy: NonNegativeFloat | None = None
+    cost: NonNegativeFloat | None = None        # per right answer
     parsed: float | None = None
 
     @model_validator(mode='after')
@@ -160,10 +160,8 @@ class _Cell(BaseModel):
     brittleness: float | None = None
     forgetting: dict[str, float] = {}
     memory: list[Annotated[list[float], Len(3, 3)]] = Field([], max_length=10_000)
-    died: str = ''
     organelles: NonNegativeInt = 0
     decisions: dict[str, int] = {}
-    tokens: dict[str, float] = {}
     audit: list[dict[str, str | float | None]] = []
 
     @model_validator(mode='after')

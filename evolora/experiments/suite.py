@@ -15,7 +15,7 @@ from ..utils.statistics import Interval
 # %% ../../nbs/13_experiments/12_suite.ipynb #b661da11
 def suite_plan(host: str = 'embedded', quick: bool = False) -> Plan:
     "The headline on this host, or its small sister; any but the embedded host gets the study of a language model"
-    plan = load_plan({(True, True): 'quick', (True, False): 'learning', (False, True): 'quick_real',
+    plan = load_plan({(True, True): 'quick', (True, False): 'headline', (False, True): 'quick_real',
                       (False, False): 'real'}[host == 'embedded', quick])
     return plan if host in plan.hosts else plan.model_copy(update={'hosts': (host,)})
 
@@ -25,9 +25,9 @@ def suite_targets(plan: Plan, cells: dict[Cell, dict]) -> list[dict]:
     table = compared(plan, cells)
     found = [target(f'{row.comparison}, {row.kind}, lower bound', '> 0', row.low if row.seeds else None)
              for row in table.itertuples() if row.test == 'greater']
-    if plan.name != 'learning': return found
+    if plan.name != 'headline': return found
     results = next(iter(places(plan, cells).values()))
-    return found + _learning(results) if results else found
+    return found + _headline(results) if results else found
 
 def _gap(results: Results, a: str, b: str, kind: str) -> Interval:
     "a − b on the seeds that both have; None three times where there are none"
@@ -35,7 +35,7 @@ def _gap(results: Results, a: str, b: str, kind: str) -> Interval:
     values, seeds = results.gap(a, b, KINDS[kind])
     return crossed(values, results.labels(KINDS[kind])) if seeds else Interval(None, None, None)
 
-def _learning(results: Results) -> list[dict]:
+def _headline(results: Results) -> list[dict]:
     gap = lambda a, b, kind='id': _gap(results, a, b, kind).estimate
     has = lambda *names: set(names) <= set(results.cells)
     def share(a, b):        # of b's gain over the host
@@ -43,8 +43,8 @@ def _learning(results: Results) -> list[dict]:
         return mine / theirs if mine is not None and theirs else None
     def ratio(of, a='ecology'): return of(a) / of('frozen') if has(a, 'frozen') else None
     def new(c): return float(results.right(c, ('ood_family',)).mean())
-    def energy(c): return results.mean(c, 'ways', results.ways(c)[0], 'id', 'energy')
-    def sampled(c): return results.mean(c, 'sampled', 'energy')
+    def cost(c): return results.mean(c, 'ways', results.ways(c)[0], 'id', 'cost')
+    def sampled(c): return results.mean(c, 'sampled', 'cost')
     least = None
     if has('ecology', 'frozen'):
         least = (results.families('ecology', ('id',)).mean() - results.families('frozen', ('id',)).mean()).min()
@@ -57,5 +57,5 @@ def _learning(results: Results) -> list[dict]:
             target('ecology − sft, ood', '>= 0.1', gap('ecology', 'sft', 'ood')),
             target('families not trained, ecology ÷ frozen', '>= 0.95', ratio(new)),
             target('families not trained, sft ÷ frozen, for comparison', '>= 0.95', ratio(new, 'sft')),
-            target('energy per correct answer, ecology ÷ frozen, greedy', '<= 0.6', ratio(energy)),
-            target('energy per correct answer, ecology ÷ frozen, sampled', '<= 0.6', ratio(sampled))]
+            target('cost of a right answer, ecology ÷ frozen, greedy', '<= 0.6', ratio(cost)),
+            target('cost of a right answer, ecology ÷ frozen, sampled', '<= 0.6', ratio(sampled))]

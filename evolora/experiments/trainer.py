@@ -52,16 +52,13 @@ class Condition(BaseModel):
     samples: int = Field(1, ge=1, le=1 << 10, description='answers to each question, of which the most frequent counts')
     match: Literal['flops', 'answers'] = Field('flops', description='what is equal in the experiment')
     preset: str = Field('ecology', description='by which it lives, where it does')
-    serving: str = Field('', description='who answers where there is a market, see `world_arms`; empty: the believed')
+    serving: str = Field('', description='who answers in a life, see `world_arms`; empty: the believed')
     max_new_tokens: int = Field(48, ge=1, le=8192, description='after which an answer is cut; a preset says it itself')
 
     @property
     def longest(self) -> int:
         "Tokens after which an answer is cut"
         return self.config().max_new_tokens if self.source == 'life' else self.max_new_tokens
-
-    @property
-    def several(self) -> bool: return self.specialists or (self.source == 'life' and self.config().capacity > 1)
 
     def config(self) -> EcologyConfig:
         "The ecology of a condition that lives: the preset with its changes"
@@ -72,11 +69,6 @@ class Condition(BaseModel):
 
     @property
     def knobs(self) -> dict: "Of the one who decides who answers"; return self.changes.get('serving', {})
-
-    @property
-    def believes(self) -> bool:
-        "Whether it lives by a market, which is its router as well"
-        return self.source == 'life' and self.config().market is not None
 
     def settings(self) -> dict:
         "All that decides what this condition does, apart from host, seed and budget"
@@ -93,7 +85,7 @@ class Spent:
     "What training has cost so far"
     play: float = 0.        # GFLOPs of answers that were sampled
     learn: float = 0.       # GFLOPs of updates, with the probes of the KL trust region
-    evidence: float = 0.    # GFLOPs of answers that gates asked for
+    evidence: float = 0.    # GFLOPs of scoring, and of answers that gates asked for
     choose: float = 0.      # GFLOPs of selection answers that a router is fitted on
     answers: int = 0        # sampled to learn from, and for choosing
     right: int = 0          # of those sampled to learn from

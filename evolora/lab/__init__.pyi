@@ -10,13 +10,14 @@ from .open_notebooks import (
     copy_notebooks as copy_notebooks, lab_command as lab_command, lab_notebooks as lab_notebooks,
 )
 from .live_charts import (
-    bets as bets, live_spec as live_spec, output as output, picture_html as picture_html, points as points,
-    stops as stops,
+    NO_STAKES as NO_STAKES, accounts as accounts, bets as bets, lanes as lanes, live_spec as live_spec,
+    output as output, picture_html as picture_html, points as points, stops as stops,
 )
 from .html_views import (
-    View as View, add_up as add_up, ancestry as ancestry, answers_html as answers_html, gates_html as gates_html,
-    look as look, look_at as look_at, organelle_html as organelle_html, shown as shown, table_html as table_html,
-    why as why,
+    Kept as Kept, View as View, add_up as add_up, ancestry as ancestry, answers_html as answers_html,
+    ends_of_turns as ends_of_turns, events_html as events_html, gates_html as gates_html, kept_now as kept_now,
+    kept_of as kept_of, leaders as leaders, look as look, look_at as look_at, organelle_html as organelle_html,
+    population_html as population_html, shown as shown, table_html as table_html, why as why,
 )
 from .widgets import (
     Panel as Panel, STYLE as STYLE, TABS as TABS, button as button, error_html as error_html,

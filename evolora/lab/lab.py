@@ -69,6 +69,11 @@ class Lab(Window):
         rows = [] if self.view is None else self.view.rows
         return pd.DataFrame([{k: v for k, v in row.items() if not isinstance(v, dict)} for row in rows])
 
+    @property
+    def evolution(self) -> pd.DataFrame:
+        "The numbers behind the bars: a row a census, as in the table `evolution` of a run"
+        return pd.DataFrame([] if self.view is None else [*self.view.evolution])
+
     def __repr__(self) -> str: return f'Lab({self.name}, {self.view.generation if self.view else 0} generations)'
 
 # %% ../../nbs/11_lab/08_lab.ipynb #4a3566f8
@@ -209,7 +214,8 @@ def feedback(self: Lab, up: bool) -> None:
     self.judged = True
     self.show_waiting()
     weight = self.stand['feedback']
-    does = f'worth {weight:g} in the next generation' if weight else 'recorded; feedback is 0, so it earns nothing'
+    does = (f'weight {weight:g} in the next lesson' if weight else
+            'recorded; the knob feedback is 0, so nothing is learned from it')
     self.feedback_text.value = shown(f"{'positive' if up else 'negative'} feedback: {does}")
 
 # %% ../../nbs/11_lab/08_lab.ipynb #26645ffb
@@ -285,7 +291,7 @@ def _wire(self: Lab) -> None:
     does = {self.step_button: self.step, self.run_button: self.run, self.many_button: lambda: self.run(self.n.value),
             self.pause_button: self.pause, self.stop_button: self.stop, self.new_button: self._renew,
             self.ask_button: lambda: self._put(self.prompt.value or self.prompt.placeholder, 48),
-            self.winter_button: lambda: self.turn(winter=3), self.world_button: self.change_world,
+            self.world_button: self.change_world,
             self.up_button: lambda: self.feedback(True), self.down_button: lambda: self.feedback(False)}
     for b, call in does.items(): b.on_click(lambda _, call=call: self.safely(call))
     for name, box in self.knobs.items():

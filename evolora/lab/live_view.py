@@ -18,65 +18,39 @@ from pathlib import Path
 from statistics import median
 
 import ipywidgets as W
-import pandas as pd
 from fastcore.basics import patch
 
-from ..analysis.tables import balances, load, world_counts
+from ..analysis.tables import load
 from ..ecology.checkpoint_files import checkpoints
 from ..ecology.config import PRESETS
 from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
-from ..ecology.run_folder import Run, frame
+from ..ecology.run_folder import Run
 from ..ecology.sessions import Session
 from ..evaluation.evaluation import cells_of, example
-from .live_charts import picture_html
+from .live_charts import live_spec, picture_html
 from .runner import Runner
-from .html_views import View, add_up, look, look_at, shown, table_html
+from .html_views import Kept, View, kept_now, kept_of, look, look_at, shown, table_html
 from .weight_charts import population_specs, organelle_specs, outputs
 from .widgets import Panel, error_html, found_html, progress_html
 from ..utils.files import owner, taken
 
 # %% ../../nbs/11_lab/07_live_view.ipynb #c56763b3
 class Memory:
-    "Births, energy by account, stakes and answers in each world, of all generations whose records a runner passed on"
+    "What is kept of all generations whose records a runner passed on"
     def __init__(self, runner: Runner):
-        self.runner, self.births, self.books, self.since, self._begun = runner, {}, {}, 0, False
-        self.counts: pd.DataFrame | None = None     # by organelle and world, where it changes; see `world_counts`
-        self._held: list[dict] = []                 # of a market: who held which share in which generation
+        self.runner, self.kept = runner, None
         if not runner.busy: self.collect(None)
         runner.watchers.append(self.collect)
 
     def collect(self, record: Generation | None) -> None: # None: it came to rest
-        "Add the births and bookings of a record; the first time, those of all generations so far"
+        "Add a record; the first time, all that can be known of the generations so far"
         world, ecology = self.runner.world, self.runner.ecology
         if ecology is None: return
-        lineage, ledger, answers = (record.lineage, record.ledger, record.episodes) if record else ((), (), ())
-        if not self._begun:
-            if isinstance(world, Session):
-                lineage, ledger, answers = map(world.run.rows, ('lineage', 'ledger', 'episodes'))
-                if ecology.serving and ecology.generation:
-                    self._held = balances(load(world.run.folder)).to_dict('records')
-            elif ecology.history:
-                last = ecology.history[-1]
-                lineage, ledger, answers, self.since = last.lineage, last.ledger, last.episodes, last.row['generation']
-            self._begun = True
-        if answers and not ecology.config.world.static: self._count(ecology, answers)
-        if record and ecology.serving: self._held += [
-            dict(generation=record.row['generation'], organelle=id, energy=share)
-            for id, share in ecology.ledger.balances.items()]
-        self.births |= {row['organelle']: row for row in lineage if row['event'] == 'birth'}
-        add_up(self.books, ledger)
-        self.books = {id: own for id, own in self.books.items() if id in ecology.population}
-
-    def _count(self, ecology: Ecology, answers: list[dict]) -> None:
-        both = pd.concat([self.counts, world_counts(ecology.world, frame('episodes', answers))])
-        both = both.groupby(level=[0, 1], sort=False)
-        self.counts = both[['correct', 'answers', 'questions']].sum().assign(latest=both['latest'].max())
-
-    @property
-    def stakes(self) -> pd.DataFrame | None:
-        "Generation, organelle, energy (the share that it held); None without a market"
-        return pd.DataFrame(self._held).drop_duplicates(['generation', 'organelle']) if self._held else None
+        if self.kept is not None:
+            if record: self.kept.live(ecology, record)
+        elif isinstance(world, Session): self.kept = kept_of(load(world.run.folder)) if ecology.generation else Kept()
+        else: self.kept = kept_now(ecology)
 
 # %% ../../nbs/11_lab/07_live_view.ipynb #a8bc337f
 _SHARE, _EVERY, _BEAT = 20, .2, .15     # drawing may take 1/20 of the time; seconds between pictures, and between ticks
@@ -122,9 +96,8 @@ def _on_record(self: Window, record: Generation | None) -> None:
     if record is not None and time.monotonic() < self._due: return self.started()
     if self.ecology and not (self._met and self.view.generation == self.ecology.generation):
         if not self._met: self.prompt.placeholder = example(self.ecology.cells.values())
-        began, known, self._met = time.monotonic(), self.memory, True       # until then, tables of a folder were shown
-        self.draw(look(self.ecology, name=self.name, births=known.births, books=known.books, since=known.since,
-                       counts=known.counts, stakes=known.stakes))
+        began, self._met = time.monotonic(), True       # until then, tables of a folder were shown
+        self.draw(look(self.ecology, name=self.name, kept=self.memory.kept))
         self._due = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - began))
     self.fail(self.runner.error) if self.runner.error else self.refresh()
     if record is not None: self.started()
@@ -207,13 +180,12 @@ def refresh(self: Window) -> None:
         if self.closed: return
         r, barred = self.runner, self.barred()
         busy, alive = r.busy and bool(r.left or r.began), len(self.view.alive) if self.view else 0
-        dead = self.view is not None and not alive
         if r.found and not r.busy and not self.error.value: self.error.value = found_html(r.found)
-        doing = 'no organelle is left' if dead else 'stopped, see below' if r.found and not busy else r.doing
+        doing = 'stopped, see below' if r.found and not busy else r.doing
         self.sure, now, open = False, self.view.generation if self.view else 0, self.judgeable
         lived = f'{now} generation{"s" * (now != 1)} lived'       # the latest is called by a number one less
         self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, still=not r.busy,
-                     able=not (dead or barred), lived=self.ecology is not None and not barred, judgeable=open)
+                     able=not barred, lived=self.ecology is not None and not barred, judgeable=open)
         if self.judged and not open:
             self.feedback_text.value = shown('the feedback is booked; ask again to judge again')
 
@@ -306,8 +278,9 @@ def watch_folder(self: Window) -> None:
 def snapshot_html(self: Window) -> str:
     "The panel of this moment without widgets"
     if self.view is None: return '<p>evolora lab: no generation yet</p>'
-    return ''.join([self.head.value, self.status.value, picture_html(self.view.rows, self.view.world, self.view.stakes),
-                    table_html(self.view.alive, most=8)])
+    v = self.view
+    drawn = picture_html(live_spec(v.rows, v.world, v.stakes, v.evolution)) if v.rows else ''
+    return ''.join([self.head.value, self.status.value, drawn, table_html(v.alive, most=8)])
 
 @patch
 def _repr_mimebundle_(self: Window, **how) -> dict:

@@ -27,7 +27,7 @@ from ..host.model import load_host
 class Runner:
     "Lives generations of a world on its own thread; its methods return at once, and any thread may call them"
     def __init__(self, world: Ecology | Session | Callable[[], Ecology | Session], *,
-                 patience: int = PATIENCE): # generations in a row without revenue after which it stops; 0: never
+                 patience: int = PATIENCE): # generations in a row without a right answer after which it stops; 0: never
         self.world = None if isinstance(world, Callable) else world
         self._make, self.left, self.rest, self.began = world, 0, 0, None
         self.error: BaseException | None = None

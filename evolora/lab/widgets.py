@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from ..ecology.knobs import KNOBS, Knob
 from ..ecology.record import row_text
 from .live_charts import live_spec, output
-from .html_views import View, gates_html, organelle_html, shown, table_html
+from .html_views import View, gates_html, organelle_html, population_html, shown, table_html
 from ..utils.terminal import visible
 
 # %% ../../nbs/11_lab/04_widgets.ipynb #f59eea9f
@@ -72,15 +72,14 @@ def found_html(found) -> str:
 
 # %% ../../nbs/11_lab/04_widgets.ipynb #6772af37
 def knob_box(name: str, knob: Knob) -> W.Widget:
-    kind = W.IntText if knob.whole else W.FloatText
-    return kind(description=name, tooltip=f'{knob.description}; {knob.bounds}. lab.turn({name}=…)', disabled=True,
-                continuous_update=False, step=1 if knob.whole else .1, style={'description_width': '86px'},
-                layout=W.Layout(width='176px'))
+    return W.FloatText(description=name, tooltip=f'{knob.description}; {knob.bounds}. lab.turn({name}=…)', step=.1,
+                       disabled=True, continuous_update=False, style={'description_width': '86px'},
+                       layout=W.Layout(width='176px', flex='0 0 auto'))
 
 def knob_rows(boxes: Mapping[str, W.Widget]) -> W.Widget:
-    "The boxes one under the other, each with its unit and what it does"
-    words = [W.HTML(f'<span class="quiet">{shown(KNOBS[name].unit)} – {shown(KNOBS[name].description)}</span>')
-             for name in boxes]
+    "The boxes one under the other, each with its unit, what it does, and its bounds"
+    words = [W.HTML(f'<span class="quiet">{shown(k.unit)} – {shown(k.description)} ({shown(k.bounds)})</span>')
+             for k in map(KNOBS.get, boxes)]
     line = W.Layout(align_items='center')
     return W.VBox([W.HBox(row, layout=line) for row in zip(boxes.values(), words)])
 
@@ -139,14 +138,12 @@ def _pages(self: Panel) -> None:
     asking = W.VBox([W.HTML('<h4>Ask it</h4>'), W.HBox([self.prompt, self.ask_button]), self.answers,
                      W.HBox([self.up_button, self.down_button, self.feedback_text])])
     self.knobs = {name: knob_box(name, knob) for name, knob in KNOBS.items()}
-    self.winter_button = button('Winter now', 'Winter for three generations, from the next on. lab.turn(winter=3)',
-                                icon='snowflake-o', width='120px')
     self.world_button = button('Change the world', 'The next world of the schedule, from the next generation on. '
                                                    'lab.change_world()', icon='globe', width='160px')
     pages = [_page(self.charts), _page(self.population_page),
              _page(self.who, asking, self.organelle_page, self.weights), _page(self.similarity),
              _page(self.gates_page),
-             _page(knob_rows(self.knobs), W.HBox([self.winter_button, self.world_button]), self.waiting),
+             _page(knob_rows(self.knobs), self.world_button, self.waiting),
              _page(self.log_page)]
     self.tabs = W.Tab(pages, titles=TABS, layout=W.Layout(margin='6px 0 0'))
 
@@ -175,8 +172,8 @@ def show_top(self: Panel, view: View) -> None:
 def show_page(self: Panel, view: View) -> None:
     "Fill the page that is open, but for what is drawn of weights"
     if self.page == 'Live': self.charts.outputs = (
-        output(live_spec(view.rows, view.world, view.stakes)),) if view.rows else ()
-    if self.page == 'Population': self.population_page.value = table_html(view.alive, empty='no organelle is alive')
+        output(live_spec(view.rows, view.world, view.stakes, view.evolution)),) if view.rows else ()
+    if self.page == 'Population': self.population_page.value = population_html(view)
     if self.page == 'Gates': self.gates_page.value = gates_html(view)
     if self.page == 'Organelle': self.organelle_page.value = (
         organelle_html(view, self.who.value) if self.who.value else table_html(view.alive))
@@ -204,7 +201,7 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
     for b in (self.step_button, self.run_button, self.many_button): b.disabled = busy or not able
     for b in (self.pause_button, self.stop_button): b.disabled = not busy
     for b in (self.up_button, self.down_button): b.disabled = not judgeable
-    for box in (*self.knobs.values(), self.winter_button, self.world_button): box.disabled = not lived
+    for box in (*self.knobs.values(), self.world_button): box.disabled = not lived
     self.ask_button.disabled, self.new_button.disabled, self.new_button.description = not able, not still, 'New'
     if not busy: self.progress.value = progress_html('', 0.)
 

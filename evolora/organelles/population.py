@@ -33,13 +33,10 @@ from ..utils.text import escape
 class Traits(BaseModel):
     "What an organelle inherits besides its weights"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
-    explore: float = Field(.2, ge=0, le=1, description="share of its tasks drawn evenly over all cells")
-    appetite: float = Field(1., ge=.25, le=4, description="factor on the number of tasks it asks for")
-    selectivity: float = Field(2., ge=0, le=8, description="how sharply it prefers its best cells; 0 is not at all")
     step: float = Field(.1, ge=.001, le=1, description="size of its mutations, see `variation`")
-    niche: str = Field('', max_length=256, description="family where it makes its own choices, or several joined by +; "
-                                                       "'' is everywhere")
     plasticity: float = Field(1., ge=.1, le=10, description="factor on its learning rate, see `updates`")
+    niche: str = Field('', max_length=256, description="label of a specialist: the families that it was trained on, "
+                                                       "joined by +; '' for all others")
 
 @dataclass(frozen=True)
 class Organelle:
@@ -278,7 +275,7 @@ class _SavedOrganelle(BaseModel):
 
 class _Saved(BaseModel):
     model_config = ConfigDict(extra='forbid')
-    format: Literal['evolora.population.1'] = 'evolora.population.1'
+    format: Literal['evolora.population.2'] = 'evolora.population.2'
     host: str
     host_hash: str
     capacity: int = Field(ge=1, le=4096)

@@ -64,9 +64,7 @@ from .forms import (
     FORMS as FORMS, Form as Form, SYSTEM as SYSTEM, form_named as form_named,
 )
 from .curriculum import (
-    CellBandit as CellBandit, Curriculum as Curriculum, CurriculumConfig as CurriculumConfig, Forager as Forager,
-    budgets as budgets, fair_share as fair_share, families_of as families_of, family_of as family_of,
-    joined as joined,
+    Curriculum as Curriculum, CurriculumConfig as CurriculumConfig,
 )
 from .worlds import (
     SCHEDULES as SCHEDULES, World as World, WorldConfig as WorldConfig, absent as absent,

@@ -9,9 +9,9 @@ import pytest
 from scripted import chance_decides
 from synthetic import records
 
-from evolora.analysis.run_charts import CHARTS, charts_of, chart_accuracy, chart_beliefs, chart_lineage, lacks
+from evolora.analysis.run_charts import CHARTS, chart_accuracy, chart_lineage, lacks
 from evolora.analysis.run_dashboard import _one, tame
-from evolora.analysis.tables import _world_of, balances, dormant_table, gather, load, world_table
+from evolora.analysis.tables import (_world_of, balances, dormant_table, evolution_sentence, gather, load, world_table)
 from evolora.analysis.theme import stretches
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.sessions import begin_session
@@ -69,9 +69,9 @@ def test_a_run_knows_its_world_and_what_a_hand_did_to_it(data):
     assert band == [[0, 1, 0], [1, 4, 1], [4, 7, 2], [7, 10, 3]]
 
 
-@pytest.mark.parametrize('name', [n for n in CHARTS if n not in ('turns', 'attempts', 'gates', 'flows')] + ['beliefs'])
+@pytest.mark.parametrize('name', [n for n in CHARTS if n not in ('turns', 'attempts', 'gates', 'evolution')])
 def test_the_world_lies_beneath_every_chart_over_generations(data, name):
-    chart = (charts_of(data) | CHARTS)[name](data)
+    chart = CHARTS[name](data)
     found = rects(chart)
     assert found and all(found) and lacks(chart.to_dict()) == []
     for rows in found:
@@ -101,10 +101,10 @@ def test_what_is_under_the_band_is_what_was_drawn_without_it(data):
     ({'session': 2}, 'take turns')])
 def test_worlds_of_families_and_clients_get_no_band(data, settings, says):
     for name in ('accuracy', 'curriculum', 'beliefs'):
-        spec = charts_of(data)[name](in_a(data, **settings)).to_dict()
+        spec = CHARTS[name](in_a(data, **settings)).to_dict()
         assert says in str(spec) and lacks(spec) == []
         assert all(rows is None or {r['fill'] for r in rows} == {None} for rows in rects(
-            charts_of(data)[name](in_a(data, **settings))))
+            CHARTS[name](in_a(data, **settings))))
 
 
 def test_many_worlds_are_grey_and_too_many_are_counted():
@@ -135,7 +135,7 @@ def test_the_dormant_hold_little_and_do_not_answer(data):
     answered = set(zip(data.episodes['organelle'], data.episodes['generation']))
     expected = {(who, g) for g, who, share in held.itertuples(index=False) if share < .2 and (who, g) not in answered}
     assert asleep == expected != set() and (table['start'] < table['end']).all()
-    assert not len(dormant_table(replace(data, asleep=None)))
+    assert not len(dormant_table(replace(data, asleep=0.)))
 
 
 def test_lives_are_hollow_where_they_are_dormant(data):
@@ -143,23 +143,16 @@ def test_lives_are_hollow_where_they_are_dormant(data):
     hollow = next(f for f in frames if list(f) == ['organelle', 'start', 'end'])
     assert np.allclose(hollow[['start', 'end']] + .5, dormant_table(data)[['start', 'end']])
     assert 'hollow: dormant, below 20%' in str(chart_lineage(data).to_dict()['title'])
-    assert 'hollow' not in str(chart_lineage(replace(data, asleep=None)).to_dict()['title'])
+    assert 'hollow' not in str(chart_lineage(replace(data, asleep=0.)).to_dict()['title'])
 
 
-def test_stakes_are_bands_that_fill_the_chart(data):
-    spec = chart_beliefs(data).to_dict()
-    rows = next(pd.DataFrame(r) for r in spec['datasets'].values() if 'energy' in r[0])
-    assert np.allclose(rows.groupby('generation')['energy'].sum(), 1, atol=1e-3) and lacks(spec) == []
-    assert not {'energy', 'flows'} & charts_of(data).keys() and charts_of(data)['beliefs'].group == 'stakes'
-
-
-def test_a_market_shows_who_is_believed_and_nothing_of_energy_or_merging(data):
-    head, sections, _ = _one(data, 20, print)
-    assert {'Learning', 'Stakes', 'Population', 'Answers'} <= {*sections} and not {'Merging', 'Energy'} & {*sections}
-    assert '<dt>believed</dt>' in head and '<dt>energy</dt>' not in head
-    plain = gather(records(generations=8, size=6))
-    head, sections, _ = _one(plain, 20, print)
-    assert {'Merging', 'Energy'} <= {*sections} and '<dt>energy</dt>' in head and '<dt>believed</dt>' not in head
+def test_a_page_has_no_section_of_what_did_not_happen(data):
+    head, sections, drawn = _one(data, 20, lambda line: None)
+    assert {*sections} == {'Summary', 'Learning', 'Stakes', 'Population', 'Compute', 'Answers'} and 'gates' not in drawn
+    plain = gather(records(generations=18, size=6))
+    _, sections, drawn = _one(plain, 20, lambda line: None)
+    assert {'Merging', 'Evolution'} <= {*sections} and {*drawn} == {*CHARTS}
+    assert evolution_sentence(plain)[:40] in sections['Evolution'] and '<dt>believed</dt>' in head
 
 
 # --- which worlds an organelle knows

@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import t as student
 from synthetic import CELLS, lived_again, records
 
-from evolora.analysis.tables import age_table, attempt_table, gather, organelle_table
+from evolora.analysis.tables import EVOLUTION, age_table, attempt_table, balances, gather, organelle_table
 from evolora.analysis.run_charts import (CHARTS, OKABE_ITO, bundle, chart_accuracy, chart_ages, chart_attempts,
-                                         chart_cells, chart_curriculum, chart_energy, chart_flows, chart_gates,
-                                         chart_lineage, chart_population, chart_roi, chart_turns, lacks, save_chart,
-                                         setup)
+                                         chart_beliefs, chart_cells, chart_compute, chart_curriculum, chart_evolution,
+                                         chart_gates, chart_kl, chart_lineage, chart_population, chart_roi, chart_turns,
+                                         lacks, save_chart, setup)
 from evolora.ecology.run_folder import TABLES
 
 
@@ -46,7 +46,8 @@ def test_every_chart_has_title_description_and_units(data, name):
     spec = CHARTS[name](data).to_dict()
     assert lacks(spec) == [] and spec['title']['subtitle']
     colours = {part['mark'].get('color') for part in walk(spec) if isinstance(part.get('mark'), dict)} - {None, 'black'}
-    assert {colour for colour in colours if colour not in OKABE_ITO} <= {'#767676', '#999', '#333'}  # greys
+    greys = {'#767676', '#999', '#333', '#cccccc', 'white'}
+    assert {colour for colour in colours if colour not in OKABE_ITO} <= greys
 
 
 def test_accuracy_and_roi_draw_rates_with_their_trend(data):
@@ -63,8 +64,14 @@ def test_accuracy_and_roi_draw_rates_with_their_trend(data):
 
 def test_population_draws_deaths_downwards(data):
     moves = next(frame for frame in drawn(chart_population(data)) if 'drawn' in frame)
-    assert moves[moves['what'] == 'deaths']['drawn'].sum() == -data.generations['deaths'].sum() < 0
-    assert moves[moves['what'] == 'births']['drawn'].sum() == data.generations['births'].sum()
+    down, up = moves[moves['drawn'] < 0], moves[moves['drawn'] > 0]
+    assert down['drawn'].sum() == -data.generations['deaths'].sum()
+    assert up['drawn'].sum() == data.generations['births'].sum()
+    assert set(down['what']) == {'worth least', 'missed least', 'replaced by a merge'}
+    assert set(up['what']) == {'recruit', 'child', 'merge'}
+    bare = replace(data, lineage=data.lineage[:0])
+    counts = next(frame for frame in drawn(chart_population(bare)) if 'drawn' in frame)
+    assert set(counts['what']) == {'births', 'deaths'} and counts['drawn'].sum() == moves['drawn'].sum()
 
 
 def test_cells_are_ordered_and_coloured_by_the_same_scale_in_every_run(data):
@@ -117,44 +124,57 @@ def test_each_configuration_has_a_mean_of_its_own_and_a_seed_counts_once():
         assert chart(groups['one']).to_dict()['layer'][2]['encoding']['color']['legend'] is None
 
 
-def test_flows_add_up_to_the_recorded_stock_and_show_where_they_do_not(data):
-    stock = next(f for f in drawn(chart_flows(data)) if 'booked' in f)
-    assert np.allclose(stock['booked'], data.generations['energy'], rtol=1e-3)
-    flows = next(f for f in drawn(chart_flows(data)) if 'flow' in f)
-    change = flows.groupby('generation')['amount'].sum()[1:]
-    assert np.allclose(change, data.generations['energy'].diff()[1:], atol=.02)
-    lost = data.ledger.drop(index=data.ledger.query('generation == 5 and reason == "revenue"').index)
-    stock = next(f for f in drawn(chart_flows(replace(data, ledger=lost))) if 'booked' in f)
-    assert not np.allclose(stock['booked'], stock['energy'], rtol=1e-2)
+def test_the_bars_of_evolution_add_up_to_its_line(data):
+    terms, line = (next(f for f in drawn(chart_evolution(data)) if c in f) for c in ('through', 'change'))
+    assert len(line) == len(data.evolution) and set(terms['through']) == {*EVOLUTION.values()}
+    assert np.allclose(terms.groupby('generation')['amount'].sum(), line['change'], rtol=1e-2)
+    assert np.allclose(line['change'], data.evolution['after'] - data.evolution['before'], rtol=1e-3)
+    assert 'learning +' in chart_evolution(data).to_dict()['description']
 
 
-def test_small_flows_are_pooled():
-    data = gather(records(generations=3))
-    rows = [data.ledger.assign(reason=f'reason {i}', amount=data.ledger['amount'] / 100) for i in range(9)]
-    many = replace(data, ledger=pd.concat([data.ledger, *rows]))
-    spec = chart_flows(many).to_dict()
-    scale = spec['vconcat'][0]['encoding']['color']['scale']
-    assert len(scale['domain']) == len(scale['range']) == 8 and scale['domain'][-1] == 'all others'
+def test_pooled_censuses_keep_the_identity(endless):
+    terms, line = (next(f for f in drawn(chart_evolution(endless)) if c in f) for c in ('through', 'change'))
+    assert len(line) <= 125 and terms['amount'].sum() == pytest.approx(line['change'].sum(), rel=1e-2)
+    whole = (endless.evolution['after'] - endless.evolution['before']).sum()
+    assert line['change'].sum() == pytest.approx(whole, rel=1e-3)
+
+
+def test_compute_and_distance_are_those_of_the_rows(data, long):
+    parts = drawn(chart_compute(data))[0]
+    assert parts.groupby('part', sort=False)['gflops'].mean().tolist() == pytest.approx([20., 40., 6., .2])
+    assert np.allclose(next(f for f in drawn(chart_kl(data)) if 'kl' in f)['kl'], data.generations['kl_from_host'])
+    part = data.generations.assign(kl_from_host=np.nan)
+    assert 'nobody learned' in chart_kl(replace(data, generations=part)).to_dict()['description']
+    assert drawn(chart_compute(long))[0]['gflops'].sum() == pytest.approx(66.2 * 117, rel=1e-2)     # 700 in sixes
+
+
+def test_stakes_are_a_band_of_the_few_that_held_most(data):
+    table, held = next(f for f in drawn(chart_beliefs(data)) if 'stakes' in f), balances(data)
+    assert np.allclose(table.groupby('generation')['stakes'].sum(), 1, atol=1e-3)
+    named = held.groupby('organelle')['stakes'].max().nlargest(8).index
+    assert set(table['organelle']) == {*named, 'others'}
 
 
 def test_the_share_of_turns_at_each_gate_is_one_in_all(data):
     table = drawn(chart_gates(data))[0]
-    assert np.allclose(table.groupby('generation')['share'].sum(), 1, atol=2e-3) and 'paid' not in set(table['gate'])
+    assert np.allclose(table.groupby('generation')['share'].sum(), 1, atol=2e-3)
     assert table['ended'].sum() == data.gates['final'].sum()
 
 
 def test_the_latest_turns_are_shown_in_words(data):
-    table = drawn(chart_turns(data))[0]
-    latest = data.gates[data.gates['generation'] == 29]
-    assert sorted(table['organelle']) == sorted(latest['organelle'].unique())
-    assert table['words'].str.contains('generations ago|merged with').all()
+    table, ended = drawn(chart_turns(data))[0], data.gates[data.gates['final']].tail(20)
+    assert table['name'].tolist() == [f'g{g}: {id}' for g, id in zip(ended['generation'], ended['organelle'])]
+    assert table['words'].str.contains('GFLOPs set aside|to choose from|child').all()
+    assert (table['ended'] == 'merge').tolist() == ended['gate'].eq('took_over').tolist()
     assert len(drawn(chart_turns(data, limit=3))[0]) == 3
 
 
-def test_attempts_are_the_table_with_zero_and_the_planned_uplift(data):
+def test_attempts_are_the_table_with_the_evidence_that_was_needed(data):
     table, known = next(f for f in drawn(chart_attempts(data)) if 'came' in f), attempt_table(data)
-    assert len(table) == len(known) == 6 and (table['sought'] == .1).all()
-    assert np.allclose(table[['uplift', 'low', 'high']], known[['uplift', 'low', 'high']], rtol=1e-3)
+    assert len(table) == len(known) == 6 and (table['needed'] == 256).all()
+    assert np.allclose(table['e'], known['e'], rtol=1e-3)
+    assert (table['came'] == 'took over').tolist() == (known['e'] >= known['needed']).tolist()
+    assert chart_attempts(data).to_dict()['layer'][1]['encoding']['x']['scale']['type'] == 'log'
     assert len(next(f for f in drawn(chart_attempts(data, limit=2)) if 'came' in f)) == 2
 
 
@@ -191,20 +211,16 @@ def test_all_curves_of_long_runs_fit_as_well(endless):
         assert len(json.dumps(spec)) < 1_000_000 and max(map(len, spec['datasets'].values())) <= 3100
 
 
-def test_each_panel_states_how_often_it_is_drawn(long):
-    spec, tables = chart_energy(long).to_dict(), drawn(chart_energy(long))
-    own, below = (np.diff(sorted({*table['generation']})).max() for table in (
-        next(f for f in tables if 'median' in f), next(f for f in tables if list(f) == ['generation', 'energy'])))
-    assert own != below and f'80 %; every {own} generations; below: all; every {below} generations' in (
-        spec['title']['subtitle'])
-
-
 def test_pooling_loses_nothing(long):
     table = next(f for f in drawn(chart_accuracy(long)) if 'trend' in f)
     assert table['episodes'].sum() == len(long.episodes)
     assert '3 generations' in chart_accuracy(long).to_dict()['title']['subtitle']
-    lives = drawn(chart_lineage(long))[0]
-    assert (lives['fate'] == 'alive').any() and 'the latest 60' in chart_lineage(long).to_dict()['title']['subtitle']
+    assert (drawn(chart_lineage(long))[0]['fate'] == 'alive').any()
+    dead = long.lineage.loc[long.lineage['event'] == 'death', 'organelle']
+    early = replace(long, episodes=long.episodes[long.episodes['organelle'].isin(dead)],     # the living are not asked
+                    lineage=long.lineage.assign(parents=[[]] * len(long.lineage)))
+    spec = chart_lineage(early).to_dict()
+    assert (drawn(chart_lineage(early))[0]['fate'] == 'alive').any() and 'the latest 60' in spec['title']['subtitle']
 
 
 @pytest.mark.parametrize('name', CHARTS)
@@ -215,7 +231,7 @@ def test_one_generation_and_missing_tables_still_draw(name):
     assert lacks(CHARTS[name](bare).to_dict()) == []
 
 
-@pytest.mark.parametrize('name', ['accuracy', 'roi', 'population', 'gates', 'curriculum'])
+@pytest.mark.parametrize('name', ['accuracy', 'roi', 'kl', 'compute', 'gates', 'curriculum'])
 def test_rates_and_counts_need_the_rows_of_generations_alone(data, name):
     bare = replace(data, **{table: getattr(data, table).iloc[:0] for table in TABLES if table != 'generations'})
     def drawn_without_bounds(run):          # which questions were asked, and so how wide a band is, stands in episodes
@@ -250,18 +266,18 @@ def test_jupyterlab_gets_version_5_and_a_picture(data):
     before, theme = alt.renderers.active, alt.theme.active
     try:
         setup(scale=.5)
-        bundled, metadata = chart_energy(data)._repr_mimebundle_()
+        bundled, metadata = chart_roi(data)._repr_mimebundle_()
     finally:
         alt.renderers.enable(before)
         alt.theme.enable(theme)
     spec = bundled['application/vnd.vegalite.v5+json']
     assert spec['$schema'].endswith('v5.json') and spec['config']['range']['category'] == OKABE_ITO
-    assert bundled['image/png'][:4] == b'\x89PNG' and bundled['text/plain'].startswith('Total energy')
+    assert bundled['image/png'][:4] == b'\x89PNG' and bundled['text/plain'].startswith('ROI')
     assert list(metadata) == ['application/vnd.vegalite.v5+json'] and json.dumps(spec)
     assert 'image/png' not in bundle(spec)[0]
 
 
-def test_the_curriculum_shows_success_price_and_progress_and_names_them(data):
+def test_the_curriculum_shows_success_and_progress_and_names_them(data):
     panels = chart_curriculum(data).to_dict()['hconcat']
-    assert [panel['encoding']['color']['field'] for panel in panels] == ['accuracy', 'price', 'learning_progress']
-    assert [panel['title']['text'] for panel in panels] == ['accuracy', 'price', 'learning progress']
+    assert [panel['encoding']['color']['field'] for panel in panels] == ['accuracy', 'learning_progress']
+    assert [panel['title']['text'] for panel in panels] == ['accuracy', 'learning progress']

@@ -11,7 +11,7 @@ from evolora.analysis.run_animation import timeline
 from evolora.analysis.tables import load
 from evolora.analysis.weights import inspect
 from evolora.ecology.checkpoint_files import checkpoints
-from evolora.ecology.config import load_config
+from evolora.ecology.config import changed_config, load_config
 from evolora.analysis.run_dashboard import dashboard
 from evolora.ecology.ecology import Ecology
 from evolora.host.model import tiny_host
@@ -23,7 +23,7 @@ from evolora.ecology.sessions import begin_session
 @pytest.fixture(scope='module')
 def runs(tmp_path_factory):
     folder, host, config = tmp_path_factory.mktemp('runs'), tiny_host(), load_config('debug')
-    dear = config.model_copy(update={'economy': config.economy.model_copy(update={'ticket': 1.})})
+    dear = changed_config(config, {'economy': {'price_gflop': 1.}})
     for name, settings, seed in (('one', config, 0), ('two', dear, 1), ('same', config, 0)):
         world = Ecology(host, settings, seed=seed)
         world.run(2, hooks=[begin(folder / name, world).record], log=None)
@@ -35,7 +35,7 @@ def test_what_differs_comes_first_and_nothing_else(runs):
     assert [title.split(',')[0] for title in tables] == ['What differs', 'Rates of the last generations',
                                                          'The last generations']
     assert tables['What differs'].to_dict('index') == {'seed': {'1 one': '0', '2 two': '1'},
-                                                       'economy.ticket': {'1 one': '0.25', '2 two': '1.0'}}
+                                                       'economy.price_gflop': {'1 one': '5.0', '2 two': '1.0'}}
     assert comparison([runs / 'one', runs / 'same'])['What differs'].empty
     last = comparison([runs / 'one', runs / 'same', runs / 'two'])['The last generations']
     assert list(last) == ['1 one', '2 same', '3 two'] and (last['1 one'] == last['2 same']).sum() >= len(last) - 1

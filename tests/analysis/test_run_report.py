@@ -2,7 +2,7 @@
 import pytest
 from synthetic import write_run
 
-from evolora.analysis.tables import load, summary
+from evolora.analysis.tables import evolution_sentence, load, summary
 from evolora.analysis.run_charts import CHARTS
 from evolora.analysis.run_report import report
 from evolora.ecology.run_folder import Run
@@ -30,6 +30,7 @@ def test_the_report_is_the_same_twice_and_all_its_pictures_are_there(folder, dat
         assert len(specs[name]) == 2 and len({*specs[name]}) == 1, name
         if name in twice: assert (again.parent / 'charts' / f'{name}.png').read_bytes() == picture
     assert f"| accuracy | {summary(data).loc['accuracy', 'first 5']:.3g} |" in text
+    assert f'## Evolution\n\n{evolution_sentence(data)}' in text
 
 
 def test_a_report_of_somebody_else_is_kept(tmp_path):
@@ -70,8 +71,18 @@ def test_a_folder_name_is_no_markup(tmp_path, pictures):
     assert head == '# Run &lt;img src=x&gt;\\|\\[x\\](y)'
 
 
+def test_what_there_was_none_of_is_left_out_and_named(tmp_path, pictures):
+    pictures()
+    folder, lines = write_run(tmp_path / 'run', generations=2, size=3).folder, []     # too few for merges and censuses
+    text = report(folder, log=lines.append).read_text()
+    gone = ['evolution', 'gates', 'turns', 'attempts']
+    assert [line for line in lines if line.startswith('leaving')] == [f'leaving out {name}' for name in gone]
+    assert not any(f'charts/{name}.png' in text for name in gone) and '## Evolution' not in text
+    assert len(lines) == len(CHARTS) + 2
+
+
 def test_one_generation_and_no_episodes_still_have_a_report(tmp_path, pictures):
-    pictures('accuracy', 'cells', 'flows')
+    pictures('accuracy', 'cells', 'beliefs')
     folder = write_run(tmp_path / 'one', generations=1).folder
     (folder / 'episodes.jsonl').write_text('')
     (folder / 'ledger.jsonl').write_text('')

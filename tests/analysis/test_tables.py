@@ -1,21 +1,20 @@
-"Tables count what was written; the books balance, and an interval holds what it promises."
+"Tables count what was written, and stakes and the terms of evolution add up."
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from hostile import ANSWERS
-from synthetic import CELLS, records, write_run
+from synthetic import CELLS, EVERY, records, write_run
 
-from evolora.analysis.tables import (age_table, attempt_table, balances, cell_history, cell_table, energy_table,
-                                     gate_table, gather, lineage, load, markdown_table, organelle_table, summary,
-                                     uplift_interval)
+from evolora.analysis.tables import (EVOLUTION, age_table, attempt_table, balances, cell_history, cell_table,
+                                     evolution_sentence, evolution_table, gate_table, gather, left_because, lineage,
+                                     load, markdown_table, organelle_table, stake_table, summary)
 from evolora.analysis.run_charts import chart_lineage
 from evolora.assimilation.gates import event, judge, turn
+from evolora.economy.market import MarketConfig
 from evolora.analysis.weights import Beside
-from evolora.utils.randomness import stream
 from evolora.ecology.run_folder import TABLES, Run
-from evolora.assimilation.sequential import log_e_value
 
 
 @pytest.fixture(scope='module')
@@ -35,9 +34,11 @@ def test_the_summary_pools_rates_and_sums_events(data):
         assert table.loc['ROI', column] == pytest.approx(part['revenue'].sum() / part['cost'].sum())
         assert table.loc['episodes', column] == len(part)
     assert table.loc['deaths', 'last 5'] == data.generations['deaths'].tail(5).sum()
+    assert table.loc['believed', 'last 5'] == pytest.approx(data.generations['effective_population'].tail(5).mean())
+    assert table.loc['GFLOPs, score'].tolist() == [6., 6., 0.]
     bounds = ['accuracy, low', 'accuracy, high']
     assert table['change'].drop(bounds).equals((table['last 5'] - table['first 5']).drop(bounds))
-    assert table.loc[bounds, 'change'].isna().all() and table.loc[bounds].drop(columns='change').notna().all(None)
+    assert table.loc[bounds, 'change'].isna().all() and table.loc[bounds].drop(columns='change').notna().all(axis=None)
 
 
 def test_cells_and_organelles_account_for_every_episode(data):
@@ -68,14 +69,14 @@ def test_a_lineage_that_makes_no_sense_ends(tmp_path):
     run = write_run(tmp_path / 'run', generations=2)
     for child, parent in (('x', 'y'), ('y', 'x'), ('z', 'z')):
         run.append('lineage', [dict(generation=1, event='birth', organelle=child, parents=[parent],
-                                    operator='mutation', rank=1, traits={}, reason=None)])
+                                    operator='gaussian', rank=1, traits={}, reason=None)])
     assert 'o1' in lineage(load(run.folder)) and chart_lineage(load(run.folder)).to_dict()
 
 
 def test_a_lineage_may_be_deeper_than_pythons_stack(tmp_path):
     run = write_run(tmp_path / 'run', generations=1, size=1)
     run.append('lineage', [dict(generation=0, event='birth', organelle=f'o{i}', parents=[f'o{i - 1}'],
-                                operator='mutation', rank=1, traits={}, reason=None) for i in range(2, 1500)])
+                                operator='gaussian', rank=1, traits={}, reason=None) for i in range(2, 1500)])
     assert len(lineage(load(run.folder), limit=2000).split('\n')) == 1499
 
 
@@ -88,10 +89,11 @@ def test_a_run_in_memory_has_the_tables_of_its_folder(data):
 
 def test_records_of_numbers_only_give_typed_empty_tables(data):
     bare = gather(record.numbers_only() for record in records())
-    for table in ('episodes', 'ledger', 'lineage', 'gates', 'tokens'):
+    for table in ('episodes', 'ledger', 'lineage', 'gates', 'evolution'):
         assert len(getattr(bare, table)) == 0 and list(getattr(bare, table)) == list(TABLES[table])
-    for found in (balances(bare), energy_table(bare), gate_table(bare), attempt_table(bare), age_table(bare)):
-        assert not found.notna().any().get('balance', False)
+    for found in (balances(bare), gate_table(bare), attempt_table(bare), age_table(bare), evolution_table(bare)):
+        assert not len(found)
+    assert stake_table(bare)[['held', 'booked']].isna().all(axis=None) and len(stake_table(bare)) == 30
     unknown = ['blind guessing', 'accuracy, low', 'accuracy, high']         # which questions these were is in episodes
     assert summary(bare).drop(unknown).equals(summary(data).drop(unknown)) and summary(bare).loc[unknown[1]].iloc[0] > 0
 
@@ -105,21 +107,40 @@ def test_cells_of_generations_are_those_of_episodes(data):
     with pytest.raises(ValueError, match='learning_progress'): cell_history(replace(data, generations=odd))
 
 
-def test_the_ledger_balances_in_every_generation_and_shows_where_it_does_not(data):
-    table = energy_table(data)
-    assert table['balance'].abs().max() < 1e-9 and table['end'].tolist() == data.generations['energy'].tolist()
-    assert table['market: revenue'].sum() == pytest.approx(data.episodes['revenue'].sum())
-    row = data.ledger.query('generation == 7 and reason == "cost"').index[0]
-    torn = energy_table(replace(data, ledger=data.ledger.drop(index=row)))['balance']
-    assert torn[7] == pytest.approx(data.ledger.loc[row, 'amount']) and torn.drop(7).abs().max() < 1e-9
-    late = replace(data, generations=data.generations[data.generations['generation'] > 9])
-    assert np.isnan(energy_table(late)['begin'][10])       # what there was before is unknown
+def test_stakes_are_a_closed_account_and_a_lost_row_is_found(data):
+    table = stake_table(data)
+    assert np.allclose(table[['held', 'booked']], 1) and (table.drop(columns=['held', 'booked']) >= 0).all(axis=None)
+    assert table.loc[0, 'birth'] == pytest.approx(1) and not table.loc[data.generations['deaths'].eq(0), 'death'].any()
+    row = data.ledger.query('generation == 7 and reason == "bet"').iloc[0]
+    torn = stake_table(replace(data, ledger=data.ledger.drop(index=row.name)))['booked']
+    assert np.allclose(torn[:7], 1) and np.allclose(torn[7:], 1 - row['amount'])
 
 
-def test_gifts_between_organelles_change_no_stock(data):
-    gift = data.ledger.iloc[:2].assign(account=['o2', 'o1'], organelle=['o1', 'o2'], reason='gift', amount=[-1., 1.])
-    table = energy_table(replace(data, ledger=pd.concat([data.ledger, gift])))
-    assert table['between'].tolist() == [1.] + [0.] * 29 and table['balance'].abs().max() < 1e-9
+def test_the_terms_of_evolution_add_up_census_by_census(data):
+    table = evolution_table(data)
+    assert table.index.tolist() == [*range(2 * EVERY - 1, 30, EVERY)]
+    assert np.allclose(table['change'], table['after'] - table['before'])
+    assert np.allclose(table['change'], table[[*EVOLUTION]].sum(axis=1))
+    text, did = evolution_sentence(data), table.sum().round(3)
+    assert f"up to generation 29, the mean likelihood of a right answer changed by {did['change']:+.3f}" in text
+    assert f"selection {did['selection']:+.3f}" in text and f"learning {did['learning']:+.3f}" in text
+    assert 'not known' in evolution_sentence(replace(data, evolution=data.evolution[:0]))
+    assert '-0.000' not in evolution_sentence(replace(data, evolution=data.evolution.assign(merge=-1e-9)))
+
+
+def test_deaths_are_of_few_kinds(data):
+    deaths = data.lineage[data.lineage['event'] == 'death']
+    counts = deaths['reason'].map(left_because).value_counts()
+    assert set(counts.index) == {'worth least', 'missed least', 'replaced by a merge'}
+    assert counts.sum() == data.generations['deaths'].sum() and left_because(None) == 'for other reasons'
+
+
+@pytest.mark.parametrize('config, share', [({'market': {'asleep': .2}}, .2), ({}, None), ({'market': 3}, None),
+                                           ({'market': {'asleep': '.2'}}, None), ({'market': {'asleep': -1.}}, None)])
+def test_who_is_dormant_is_known_of_every_folder(tmp_path, config, share):
+    run = Run.create(tmp_path / 'run', config=config, host={'id': 'x'}, seed=0, version='0')
+    for record in records(generations=1): run.record(record)
+    assert load(run.folder).asleep == (MarketConfig().asleep if share is None else share)
 
 
 def test_ages_count_generations_since_birth(data):
@@ -135,55 +156,34 @@ def test_ages_count_generations_since_birth(data):
 def test_gates_are_counted_in_the_order_they_are_met(data):
     table = gate_table(data)
     assert table['asked'].sum() == len(data.gates) and table['ended'].sum() == data.gates['final'].sum()
-    assert list(table.index)[:3] == ['cooldown', 'low_power', 'canary_failed']
+    assert list(table.index) == ['no_pair', 'low_compute', 'child_unlikely', 'not_shown_equal', 'took_over']
     assert (table['passed'] + table['failed'] == table['asked']).all()
     odd = gate_table(replace(data, gates=data.gates.assign(numbers=[{}] * len(data.gates))))
     assert odd['last'].str.endswith('{}').all()
 
 
-def test_an_attempt_ends_with_the_probation_of_its_child():
-    first, *_ = records(generations=1)
-    how = dict(best='o2', uplift=.1, pairs=40, wins=8, losses=4, e=2., outlook=.5, energy_kept=.9)
-    later = how | dict(uplift=.3, pairs=80, wins=30, losses=6, e=500.)
-    steps = [judge('low_power', 'o1', 0, partners=['o2'], uplift=.1, level=.02, pairs=96, power=.6, least=.5),
-             judge('canary_failed', 'o1', 0, partners=['o2'], kept=1., least=.7),
-             judge('uplift_below_threshold', 'o1', 0, partners=['o2'], futility=.05, **how),
-             event('trial_created', 'o1', 0, partners=['o2'], child='o9', **how)]
-    end = [judge('low_power_dr', 'o9', 0, partners=['o1', 'o2'], rows=9, least=8),
-           event('trial_promoted', 'o9', 0, partners=['o1', 'o2'], needed=50., **later)]
-    poor = [judge('low_power', 'o3', 0, partners=['o4'], uplift=.1, level=.02, pairs=9, power=.1, least=.5)]
-    table = attempt_table(gather([replace(first, decisions=turn(steps) + turn(end) + turn(poor))]))
-    assert len(table) == 1      # an organelle that never had a child made no attempt
-    assert table.loc[0, ['parents', 'child', 'outcome']].tolist() == ['o1 + o2', 'o9', 'trial_promoted']
-    assert table.loc[0, ['uplift', 'sought', 'pairs', 'e', 'needed']].tolist() == [.3, .1, 80, 500., 50.]
-    assert table.loc[0, ['low', 'high']].tolist() == list(uplift_interval(30, 6, 80))
-
-
-def test_the_interval_of_an_uplift_excludes_zero_once_the_test_is_sure():
-    for wins, losses in [(n, m) for n in range(40) for m in range(40)]:
-        low, high = uplift_interval(wins, losses, 120)
-        assert low <= (wins - losses) / 120 <= high
-        if log_e_value(wins, losses) > np.log(80): assert low >= 0
-        if log_e_value(losses, wins) > np.log(80): assert high <= 0
-    assert uplift_interval(0, 0, 0) == (-1, 1)
-    for wrong in ((-1, 0, 5), (3, 3, 5)):
-        with pytest.raises(ValueError, match='count again'): uplift_interval(*wrong)
-
-
-@pytest.mark.parametrize('shares', [(.05, .05, .9), (.4, .1, .5), (.5, .5, 0)])
-def test_the_interval_of_an_uplift_is_right_at_every_look(shares):
-    counts = stream(1, purpose='coverage').multinomial(10, shares, size=(150, 25)).cumsum(1)
-    truth, missed = shares[0] - shares[1], 0
-    for path in counts:
-        bounds = [uplift_interval(won, lost, won + lost + tied) for won, lost, tied in path]
-        missed += any(not low <= truth <= high for low, high in bounds)
-    assert missed <= .05 * len(counts)
+def test_an_attempt_is_a_tested_child_whoever_took_the_turn():
+    first, second, third = records(generations=3)
+    numbers = dict(best='math', e=500., needed=256., uplift=-.02, pairs=80)
+    steps = [judge('no_pair', 'o1', 0, pairs=2, least=1),
+             judge('child_unlikely', 'o1', 0, partners=['o2', 'o4'], lag=.03, most=.1),
+             judge('not_shown_equal', 'o1', 0, partners=['o2', 'o4'], **numbers),
+             event('took_over', 'o1', 0, partners=['o2', 'o4'], child='o9', energy_kept=.9, **numbers)]
+    poor = [judge('child_unlikely', 'o3', 1, partners=['o4'], lag=.3, most=.1)]
+    weak = [judge('not_shown_equal', 'o3', 2, partners=['o4'], **numbers | {'e': 2.})]
+    table = attempt_table(gather([replace(record, decisions=turn(made)) for record, made in (
+        (first, steps), (second, poor), (third, weak))]))
+    assert table['parents'].tolist() == ['o2 + o4', 'o3 + o4']     # a child that was never tested is no attempt
+    assert table['outcome'].tolist() == ['took_over', 'not_shown_equal'] and table.loc[0, 'child'] == 'o9'
+    assert table.loc[0, ['family', 'uplift', 'pairs', 'e', 'needed']].tolist() == ['math', -.02, 80, 500., 256.]
+    assert table.loc[0, 'lag'] == .03
+    assert np.isnan(table.loc[1, 'lag']) and table.loc[1, 'e'] == 2.
 
 
 def test_balances_end_with_the_ledger_and_with_life(data):
     table = balances(data)
     assert table.groupby('generation').size().tolist() == data.generations['alive'].tolist()
-    assert np.allclose(table.groupby('generation')['energy'].sum(), data.generations['energy'])
+    assert np.allclose(table.groupby('generation')['stakes'].sum(), 1)
 
 
 def test_one_generation_and_no_episodes_have_a_summary(tmp_path):
@@ -214,6 +214,5 @@ def test_a_table_of_a_stranger_is_inert_and_short(text):
 
 def test_feedback_on_hostile_answers_is_inert_and_short(tmp_path):
     run = write_run(tmp_path / 'run', generations=2)
-    run.append('feedback', [dict(generation=1, organelle='o1', prompt='p', answer='a' * 900_000, up=True, reward=1.,
-                                 energy=1.)])
+    run.append('feedback', [dict(generation=1, organelle='o1', prompt='p', answer='a' * 900_000, up=True, reward=1.)])
     assert len(markdown_table(load(run.folder).feedback)) < 2000

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from scripted import moved
-from safetensors.torch import load_file, save_file
 
 from evolora.evaluation.free_questions import question
 from evolora.ecology.checkpoint_files import _own, checkpoints, read_births
@@ -18,6 +17,7 @@ from evolora.utils.files import digest
 from evolora.tasks.forms import Form
 from evolora.assimilation.gates import judge
 from evolora.host.model import tiny_host
+from evolora.analysis.tables import load
 from evolora.analysis.weights import (answers_beside, chart_delta, chart_movement, chart_similarity, chart_spectra,
                                       delta_norms, movement, inspect, similarity, spectra)
 from evolora.organelles.population import Population, Traits
@@ -166,9 +166,13 @@ def test_an_ecology_and_its_folder_agree_about_the_organelles_alive(folder):
     world.run(3, log=None)
     for id in world.population.ids:
         one, two = inspect(world, id), inspect(where, id)
-        assert one.facts | {'energy': 0} == two.facts | {'energy': 0}
-        assert one.facts['energy'] == pytest.approx(two.facts['energy'])
-        assert one.answers.equals(two.answers) and one.gates == two.gates and two.line[-1] == one.line[-1]
+        unsure = {'stakes': 0, 'leads': 0}
+        assert one.facts | unsure == two.facts | unsure and two.facts['leads'] is None
+        assert one.facts['stakes'] == pytest.approx(two.facts['stakes'])
+        assert one.facts['leads'] == [f for f in world.market.families if world.market.leader(f) == id]
+        last = load(where).episodes.query('generation == 2 and organelle == @id').groupby('family').size()
+        assert one.answers['answers'].to_dict() == last.to_dict()       # an ecology remembers the last generation
+        assert (two.answers['answers'].sum() >= last.sum()) and one.gates == two.gates and two.line[-1] == one.line[-1]
     assert world.demography.births.keys() == set(world.population.ids)
 
 
@@ -180,15 +184,15 @@ def test_unknown_ids_are_named_with_the_known_in_one_line(folder):
 
 def test_hostile_text_is_shown_as_text():
     world = Ecology(tiny_host(), CONFIG)
-    id = world.demography.found(0, rank=2, traits=Traits(niche='<img src=x>|`'), step=0.).id
+    id = world.demography.found(0, rank=2, traits=Traits(), step=0., reason='<img src=x>|`').id
     shown = inspect(world, id)._repr_markdown_()
     assert '<img' not in shown and '&lt;img src=x&gt;\\|\\`' in shown
 
 
 def test_gates_that_were_edited_are_refused(folder, tmp_path):
     where = shutil.copytree(folder[0], tmp_path / 'run')
-    row = vars(judge('no_activity', 'o1', 2, answers=3, generations=10, least=1)) | {'partners': [], 'final': True}
-    for gate, numbers in (('no_activity', {}), ('never', {})):
+    row = vars(judge('no_pair', 'o1', 2, pairs=1, least=1)) | {'partners': [], 'final': True}
+    for gate, numbers in (('no_pair', {}), ('never', {})):
         (where / 'gates.jsonl').write_text(json.dumps(row | dict(gate=gate, numbers=numbers)) + '\n')
         with pytest.raises(ValueError, match="gates of 'o1' expected the numbers"): inspect(where, 'o1')
 
@@ -220,13 +224,6 @@ def rewritten(where, change):
     return latest
 
 
-def unsaved(tree, latest):
-    "A state as it was before births were kept, its tensors included"
-    tree.pop('births')
-    tensors = load_file(latest / 'state.safetensors')
-    save_file({n: x for n, x in tensors.items() if not n.startswith('/births/')}, latest / 'state.safetensors')
-
-
 def test_births_that_do_not_fit_are_refused(folder, tmp_path):
     def unknown(tree): tree['births']['o99'] = next(iter(tree['births'].values()))
     def short(tree): next(iter(tree['births'].values())).popitem()
@@ -238,16 +235,3 @@ def test_births_that_do_not_fit_are_refused(folder, tmp_path):
         with pytest.raises(ValueError, match='expected the state of an ecology'):
             resume_session(where, next(iter(folder[1].values())))
     assert read_births(checkpoints(folder[0])[-1], colony(*folder)[0]) and latest.exists()
-
-
-def test_one_goes_on_from_a_checkpoint_from_before_births_were_kept(folder, tmp_path):
-    where, host = shutil.copytree(folder[0], tmp_path / 'run'), next(iter(folder[1].values()))
-    rewritten(where, lambda tree: unsaved(tree, checkpoints(where)[-1]))
-    population, births = colony_births(where, folder[1])
-    assert births == {} and len(population)
-    with pytest.raises(ValueError, match='expected the births of some'): movement(population, births)
-    with resume_session(where, host) as session:
-        session.ecology.step()
-        books = session.ecology.demography
-        books.bury(session.ecology.population.ids[0], 4, 'to make room')
-        assert books.found(4, rank=2, traits=Traits(), step=0.).id in books.births

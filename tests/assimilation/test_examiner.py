@@ -1,6 +1,7 @@
-"""An examiner asks gate questions only, leaves no trace in a population, and every token has a row."""
+"""An examiner asks gate questions only, grades by what is right today, and leaves no trace in a population."""
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from scripted import CELLS, seed_for, moved, same
 from evolora.assimilation import examiner as module
-from evolora.assimilation.examiner import COMMONS, Examiner, Tokens, fresh
+from evolora.assimilation.examiner import Examiner, fresh
 from evolora.tasks.family import Grade, Task
 from evolora.tasks.forms import Form
 from evolora.host.model import tiny_host
@@ -48,10 +49,7 @@ def test_cells_share_alike(n):
 
 
 def test_every_cell_can_be_the_only_one():
-    "The default sizes of a canary, a survey and a look, from each cell alone"
-    for cell in ID_CELLS:
-        assert len(fresh([cell], 16, rng(), seen=set(), difficulty=0.)) == 16
-        assert len(fresh([cell], 48, rng(), seen=set())) == 48
+    for cell in ID_CELLS: assert len(fresh([cell], 48, rng(), seen=set())) == 48
 
 
 def test_a_prefix_is_a_fair_sample():
@@ -62,7 +60,7 @@ def test_a_prefix_is_a_fair_sample():
 def test_no_question_is_asked_twice_until_there_is_nothing_left():
     seen, asked = set(), []
     for look in range(60):
-        tasks = fresh([Cell('math', 1)], 24, rng(look), seen=seen, difficulty=0.)
+        tasks = fresh([Cell('math', 1)], 24, rng(look), seen=seen)
         asked += [t.id for t in tasks]
         assert len(tasks) <= 24
         if not tasks: break
@@ -143,69 +141,9 @@ def test_an_evaluation_has_candidates_and_questions(population, who, n):
     assert '\n' not in str(e.value)
 
 
-# --- tokens
-
-@pytest.mark.parametrize('seed', range(8))
-def test_every_token_has_a_row(seed):
-    "Whatever happens: rows add up to balances, none is in debt, none is above the cap, a price is a price"
-    draw, tokens, rows, ids = rng(seed), Tokens(50), [], [f'o{i}' for i in range(6)]
-    for generation in range(300):
-        who = [str(x) for x in draw.choice(ids, size=draw.integers(1, 4), replace=False)]
-        n, before = int(draw.integers(0, 40)), tokens.held(who)
-        match draw.choice(['earn', 'commons', 'spend', 'close']):
-            case 'earn': assert 0 <= tokens.earn(who[0], n, generation) <= n
-            case 'commons': tokens.earn(COMMONS, n, generation)
-            case 'close': tokens.close(who[0], generation)
-            case 'spend' if n <= before:
-                tokens.spend(who, n, generation)
-                assert tokens.held(who) == before - n
-            case 'spend':
-                with pytest.raises(ValueError, match=f'expected {n} tokens of .*, got {before}; ask fewer'):
-                    tokens.spend(who, n, generation)
-                assert tokens.held(who) == before
-        rows += tokens.drain()
-        sums = Counter()
-        for row in rows:
-            sums[row['organelle']] += row['tokens']
-            assert row['balance'] == sums[row['organelle']] >= 0 and type(row['tokens']) is int
-        assert {id: n for id, n in sums.items() if n} == {id: n for id, n in tokens.balances.items() if n}
-        assert all(0 <= n <= tokens.cap for n in tokens.balances.values())
-
-
-def test_all_pay_alike_and_the_commons_pays_the_rest():
-    tokens = Tokens(100)
-    for id, n in (('o1', 10), ('o2', 90), ('o3', 90), (COMMONS, 50)): tokens.earn(id, n, 0)
-    tokens.spend(['o3', 'o2'], 31, 1)
-    assert tokens.balances == {'o1': 10, 'o2': 74, 'o3': 75, COMMONS: 50}
-    tokens.spend(['o2', 'o1'], 60, 1)
-    assert tokens.balances == {'o1': 0, 'o2': 24, 'o3': 75, COMMONS: 50}, 'the poorer one gives all it has'
-    tokens.spend(['o1', 'o2'], 70, 1)
-    assert tokens.balances == {'o1': 0, 'o2': 0, 'o3': 75, COMMONS: 4}, 'no other organelle pays'
-
-
-@pytest.mark.parametrize('commons, able', [(0, ['o1']), (7, ['o1']), (8, ['o1', 'o2']), (9, ['o1', 'o2']),
-                                           (10, ['o1', 'o2']), (11, ['o1', 'o2']), (18, ['o1', 'o2', 'o3'])])
-def test_the_commons_are_lent_once(commons, able):
-    "What one of them takes from the commons, the next one has not"
-    tokens = Tokens(100)
-    for id, n in (('o1', 10), ('o2', 2), (COMMONS, commons)): tokens.earn(id, n, 0)
-    assert tokens.able(['o1', 'o2', 'o3'], 10) == able
-    for id in able: tokens.spend([id], 10, 1)
-
-
-def test_estates_go_to_the_commons_as_far_as_it_has_room():
-    tokens = Tokens(100)
-    tokens.earn('o1', 80, 0), tokens.earn('o2', 30, 0), tokens.close('o1', 5), tokens.close('o2', 6)
-    assert tokens.balances == {COMMONS: 100}
-    tokens.close('o1', 7), tokens.close('unknown', 7)
-    estate = [(r['generation'], r['organelle'], r['tokens']) for r in tokens.drain() if r['reason'] == 'estate']
-    assert estate == [(5, 'o1', -80), (5, COMMONS, 80), (6, 'o2', -30), (6, COMMONS, 20)]
-
-
-def test_tokens_go_on_where_they_were():
-    one, other = Tokens(100), Tokens(100)
-    one.earn('o1', 40, 0), one.spend(['o1'], 3, 1)
-    other.restore(one.state())
-    one.earn('o1', 1, 2)
-    assert other.balances == {'o1': 37} and len(other.drain()) == 2 and len(one.drain()) == 3
-    assert Tokens(0).earn('o1', 5, 0) == 0 and repr(one) == 'Tokens(38 held by 1, cap 100)'
+def test_an_answer_is_graded_by_what_is_right_today(population, monkeypatch):
+    monkeypatch.setattr(Form, 'grade', lambda _, task, text: Grade(True, 1., task.answer == 'today'))
+    tasks, today = fresh(CELLS, 6, rng(), seen=set()), lambda task: replace(task, answer='today')
+    for examiner, right in ((Examiner(population, max_new_tokens=3, today=today), 12), (Examiner(population), 0)):
+        found = examiner.ask({'o1': population.factors('o1'), 'host': None}, tasks, seed_for)
+        assert sum(row.sum() for row in found.values()) == examiner.settle()['right'] == right

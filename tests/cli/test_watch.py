@@ -22,7 +22,7 @@ def test_one_look_shows_where_a_run_is(tmp_path):
     folder = write_run(tmp_path / 'run', generations=12).folder
     text = shown(folder)
     assert '12 generations, 1.0 s each; seed 0, host synthetic' in text and 'generation  11 | ROI' in text
-    assert 'energy of all' in text and ' each | alive' in text, 'a sum and a mean, and which is which'
+    assert 'believed (1/Σp²)' in text and '| believed ' in text and 'ROI' in text
 
 
 def test_only_new_bytes_are_read(tmp_path, monkeypatch):
@@ -92,7 +92,8 @@ def test_the_terminal_is_not_steered(tmp_path):
     folder = write_hostile(tmp_path / 'r\x1b[2J[bold]\u202e')
     row = json.loads((folder / 'generations.jsonl').read_text().splitlines()[-1])
     with (folder / 'generations.jsonl').open('a') as file:
-        for change in ({'season': '\x1b]0;owned\x07[red]'}, {'energy': 'text'}, {'gates': None}, {'accuracy': True},
+        for change in ({'gates': {'took_over': '\x1b]0;owned\x07[red]'}}, {'effective_population': 'text'},
+                       {'gates': None}, {'accuracy': True},
                        {'alive': 10 ** 400}):
             file.write(json.dumps(row | change) + '\n')
     text = shown(folder)

@@ -19,7 +19,7 @@ def row(table, **changes):
 
 
 def create(folder, **changes):
-    usual = {'config': {'population': 4}, 'host': {'id': 'tiny'}, 'seed': 1, 'version': '0'}
+    usual = {'config': {'founders': 4}, 'host': {'id': 'tiny'}, 'seed': 1, 'version': '0'}
     return Run.create(folder, **usual | changes)
 
 
@@ -125,8 +125,8 @@ def test_a_place_that_cannot_be_made_is_one_line(tmp_path):
 
 def test_what_was_created_is_what_is_opened(run):
     again = Run.open(run.folder)
-    assert (again.config, again.host, again.seed, again.version) == ({'population': 4}, {'id': 'tiny'}, 1, '0')
-    assert again.hashes == {'config': config_hash({'population': 4})}
+    assert (again.config, again.host, again.seed, again.version) == ({'founders': 4}, {'id': 'tiny'}, 1, '0')
+    assert again.hashes == {'config': config_hash({'founders': 4})}
 
 
 @pytest.mark.parametrize('make', [lambda f: None, lambda f: f.mkdir(), lambda f: f.write_text('x')])
@@ -142,7 +142,7 @@ def test_what_is_no_run_says_how_to_get_one(tmp_path, make):
     (b'[' * 200_000, 'nested too deeply'), (b' ' * (1 << 20) + b'{}', 'at most'),
     (lambda r: r | {'format': r['format'] + 1}, 'another version'),
     (lambda r: r | {'format': r['format'] - 1}, 'another version'), (lambda r: r | {'seed': 'x'}, 'seed expected int'),
-    (lambda r: r | {'config': {'population': 5}}, 'changed after'), (lambda r: r | {'hashes': {'config': 1}}, 'hashes'),
+    (lambda r: r | {'config': {'founders': 5}}, 'changed after'), (lambda r: r | {'hashes': {'config': 1}}, 'hashes'),
     (lambda r: r | {'host': None}, 'host expected a value'), (lambda r: r | {'more': 1}, 'unknown more'),
 ])
 def test_a_damaged_record_is_one_line(run, content, message):

@@ -13,21 +13,24 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from scripted import Script, better, chance_decides, in_final_test, same, with_trial
+from scripted import chance_decides
 from utils.processes import exit_code, live_and_die, run_out_of_room
 
-from evolora.ecology.checkpoint_files import _own, checkpoints, prune, read_checkpoint, verified, write_checkpoint
-from evolora.ecology.config import PRESETS, EcologyConfig, load_config
+from evolora.assimilation.merge_test import MergeConfig
+from evolora.ecology.checkpoint_files import (_own, checkpoints, prune, read_births, read_checkpoint, verified,
+                                              write_checkpoint)
+from evolora.ecology.config import PRESETS, EcologyConfig, changed_config, load_config
 from evolora.ecology.ecology import Ecology
-from evolora.utils.files import digest
-from evolora.host.model import load_host, tiny_host
-from evolora.organelles.updates import PlasticityConfig
 from evolora.ecology.run_folder import TABLES, Run
 from evolora.ecology.sessions import begin_session, colony, colony_births, resume_session
 from evolora.ecology.state import PARTS
 from evolora.ecology.variation import VariationConfig
+from evolora.economy.market import MarketConfig
+from evolora.host.model import load_host, tiny_host
+from evolora.organelles.updates import PlasticityConfig
+from evolora.utils.files import digest
 
-SMALL = {'curriculum': {'max_rows': 48, 'budget_min': 2, 'budget_max': 6, 'budget': 4.}, 'max_new_tokens': 12}
+SMALL = {'market': {'questions': 6, 'round': 2, 'learn_every': 1, 'protect': 1}, 'max_new_tokens': 12}
 
 
 @pytest.fixture(scope='module')
@@ -36,9 +39,8 @@ def host(): return load_host('embedded', threads=1)
 
 def preset(name):
     "A preset with fewer and shorter answers, and births early enough to be seen"
-    def merged(old, new): return old | {k: merged(old[k], v) if isinstance(v, dict) else v for k, v in new.items()}
-    found = load_config(name).model_dump()
-    return EcologyConfig.model_validate(merged(found, SMALL | {'variation': {'maturity': 1}}))
+    config = changed_config(load_config(name), SMALL)
+    return changed_config(config, {'variation': {'every': 1}}) if config.variation.every else config
 
 
 def lived(folder, host, config, stops, seed=3, every=2):
@@ -65,8 +67,8 @@ def kept(folder):
 
 # --- nothing is forgotten
 
-# What is given, what a script of these tests notes down, and what every generation writes before it reads.
-CONSTANT = {'host', 'history', 'rng', 'scratch', 'is_right', 'evaluations', '_busy', '_timing', '_bankrupt', '_topup'}
+# What is given, and what every generation writes before it reads.
+CONSTANT = {'host', 'history', 'rng', 'scratch', '_busy', '_timing'}
 
 
 def differences(one, two, path='', seen=None):
@@ -94,25 +96,37 @@ def differences(one, two, path='', seen=None):
 
 @pytest.fixture
 def busy(monkeypatch):
-    "An ecology with learning, births, probation and human feedback, whose knobs are turned and tokens spent"
+    "An ecology that learns, bears and buries, in which a child has taken over, knobs are turned and feedback waits"
     monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: chance_decides(task, text))
-    monkeypatch.setattr('evolora.assimilation.pairing.Examiner', Script)
-    e, _, _ = with_trial(tiny_host(), merging=dict(probation=9), plasticity=PlasticityConfig(probe=.5),
-                         variation=VariationConfig(mu=9, offspring=1, maturity=0))
-    e.turn(tau=.2, winter=3)
+    quick = MergeConfig(share=1., least=4, most=32, look=8, margin=.9, alpha=.5, lag=1., weights=[.5], wait=2)
+    e = Ecology(tiny_host(), EcologyConfig(
+        founders=3, founder_step=.3, capacity=5, rank=2, max_rank=4, cells=['string.sort:2', 'word.count:2'],
+        max_new_tokens=3, audit=2, feedback=.5, plasticity=PlasticityConfig(probe=.5), merging=quick,
+        market=MarketConfig(questions=8, round=2, learn_every=2, contest=.3, protect=1, met=16),
+        variation=VariationConfig(every=2, offspring=1)), seed=1)
+    e.merging.purse = 9.
+    lead(e)
     e.step()
-    e.turn(ticket=.3)
+    e.turn(tau=.2, even=.1)
+    for _ in range(3): e.step()
+    e.turn(contest=.4)
     e.feedback(e.population.ids[0], 'Is 2 + 2 = 4?', 'True', True)
-    a = e.assimilation
-    assert a.trials and a.pool and a.skill and e.plasticity._expected and e.demography._lineage == []
+    assert e.merges and e.merges[0].later and e.merging.tried and e.merging.levels.found and e.succession.skill
+    assert e.plasticity._expected and e.serving.met.answers and e.controls.waiting == ({'contest': .4}, 1)
     return e
 
 
+def lead(ecology):
+    "Let one organelle lead the first family, and another one the second"
+    for id, family in zip([id for id in ecology.population.ids if not ecology.population.is_noop(id)],
+                          ecology.market.families):
+        given = {one: 1. if one == id else .1 for one in ecology.market.holders}
+        for _ in range(4): ecology.market.settle(family, given)
+
+
 def newborn(one):
-    "Another ecology of the same kind that has not lived yet, with the same script for gate tests"
-    two = Ecology(one.host, one.config, seed=one.seed)
-    two.assimilation.examiner = Script(two.population, one.assimilation.examiner.is_right)
-    return two
+    "Another ecology of the same kind that has not lived yet"
+    return Ecology(one.host, one.config, seed=one.seed)
 
 
 def woken(one, where):
@@ -128,7 +142,7 @@ def test_an_ecology_that_was_saved_is_the_same_in_every_attribute(busy, tmp_path
 
 def test_the_walk_would_find_any_part_that_is_forgotten(busy, tmp_path, monkeypatch):
     where, missed = write_checkpoint(tmp_path, busy), []
-    monkeypatch.setattr('evolora.ecology.checkpoint_files._consistent', lambda e: True)
+    monkeypatch.setattr('evolora.ecology.checkpoint_files._sound', lambda e: True)
     monkeypatch.setattr('evolora.ecology.checkpoint_files._same', lambda *trees: True)
     for name in PARTS:
         monkeypatch.setattr('evolora.ecology.state.PARTS', tuple(p for p in PARTS if p != name))
@@ -149,35 +163,23 @@ def test_twice_k_is_k_and_k(host, tmp_path, name):
     assert kept(one) == kept(two)
 
 
-def test_probation_and_merges_go_on_as_well(busy, tmp_path):
-    "Children on probation, evidence tokens and the weights that an audit needs outlive a stop"
-    two = woken(busy, write_checkpoint(tmp_path / 'a', busy))
-    for world in (busy, two): world.assimilation.examiner.is_right = better
-    for _ in range(3): assert busy.step().tables | {'timings': 0} == two.step().tables | {'timings': 0}
-    assert [m.event for m in busy.merges] == ['trial_promoted'] and differences(busy, two) == []
-    assert differences(busy, woken(busy, write_checkpoint(tmp_path / 'b', busy))) == [], 'merges with their weights'
+def test_merges_go_on_as_well(busy, tmp_path):
+    "What is put aside for tests, how much evidence the next one takes, and the weights that an audit needs"
+    two, before = woken(busy, write_checkpoint(tmp_path / 'a', busy)), len(busy.merges)
+    for _ in range(4):
+        for world in (busy, two): lead(world)
+        one, other = (json.dumps(world.step().tables | {'timings': 0}) for world in (busy, two))
+        assert one == other
+    assert len(busy.merges) > before and differences(busy, two) == []
+    assert differences(busy, woken(busy, write_checkpoint(tmp_path / 'b', busy))) == []
 
 
-def test_a_final_test_goes_on_as_well(monkeypatch, tmp_path):
-    "Stopped in its middle: with the weights that are tested, which are not those of today, and with other questions"
-    monkeypatch.setattr('evolora.tasks.forms.Form.grade', lambda _, task, text: chance_decides(task, text))
-    one, trial = in_final_test(tiny_host(), plasticity=PlasticityConfig(probe=.5))
-    one.step()
-    assert trial.id in one.assimilation.trials and not same(trial.child.factors, one.population.factors(trial.id))
-    two = woken(one, write_checkpoint(tmp_path, one))
-    assert differences(one, two) == []
-    while trial.id in one.assimilation.trials:
-        assert one.step().tables | {'timings': 0} == two.step().tables | {'timings': 0}
-    assert [m.event for m in one.merges] == ['trial_promoted'] and differences(one, two) == []
-
-
-def test_a_checkpoint_without_final_tests_is_refused_by_name(busy, tmp_path):
-    "The pooled tests of an earlier version must not pass for final ones"
+def test_a_checkpoint_of_an_earlier_format_is_refused_by_name(busy, tmp_path):
     where = write_checkpoint(tmp_path, busy)
     manifest = json.loads((where / 'manifest.json').read_text())
-    manifest['format'] = 'evolora.checkpoint.3'
+    manifest['format'] = 'evolora.checkpoint.4'
     (where / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
-    with pytest.raises(ValueError, match="checkpoint.4, got 'evolora.checkpoint.3'"): woken(busy, where)
+    with pytest.raises(ValueError, match="checkpoint.5, got 'evolora.checkpoint.4'"): woken(busy, where)
 
 
 def test_the_order_of_keys_in_a_configuration_makes_no_difference(host, tmp_path):
@@ -240,8 +242,8 @@ def test_a_full_disk_ends_a_run_between_two_generations(host, tmp_path):
     assert exit_code(run_out_of_room, folder, config.model_dump_json(), tmp_path / 'note') == 0
     assert (tmp_path / 'note').read_text() == 'File too large'
     run = Run.open(folder)
-    last = {table: {row['generation'] for row in run.rows(table)} for table in ('generations', 'episodes', 'ledger')}
-    assert last['generations'] == last['episodes'] == {0, 1, 2} and max(last['ledger']) == 2, 'all tables or none'
+    for table in ('generations', 'episodes', 'timings'):
+        assert {row['generation'] for row in run.rows(table)} == {0, 1, 2}, 'all tables or none'
     with resume_session(folder, host, every=2) as session: session.live(6, log=None)
     assert recorded(folder) == recorded(lived(tmp_path / 'whole', host, config, [6]))
 
@@ -297,8 +299,8 @@ DAMAGE = {
     'a table that is missing': (lambda f: (f / 'ledger.jsonl').unlink(), 'expected [0-9]+ bytes, got no file'),
     'a table that is a folder': (lambda f: ((f / 'ledger.jsonl').unlink(), (f / 'ledger.jsonl').mkdir()),
                                  'expected a file of rows'),
-    'an empty table that leads elsewhere': (lambda f: ((f / 'gates.jsonl').unlink(),
-                                                       (f / 'gates.jsonl').symlink_to(f.parent / 'outside')),
+    'an empty table that leads elsewhere': (lambda f: ((f / 'knobs.jsonl').unlink(),
+                                                       (f / 'knobs.jsonl').symlink_to(f.parent / 'outside')),
                                             'expected a file of rows'),
     'no checkpoint': (lambda f: shutil.rmtree(f / 'checkpoints'), 'expected a run with a checkpoint'),
     'checkpoints elsewhere': (lambda f: (shutil.move(f / 'checkpoints', f.parent / 'there'),
@@ -340,21 +342,44 @@ def test_damage_is_named_and_nothing_is_changed(host, copy, what):
     refused(copy, host, message)
 
 
+def holder(tree, id, share):
+    "Let an organelle hold this in every book"
+    for book in tree['parts']['market']['books'].values(): book['stakes'][id], book['past'][id] = share, share
+
+
+def merge(tree, **changes):
+    "Say that a child took over, of which no weights are kept"
+    usual = dict(generation=1, child='o2', parents=['o1'], numbers={}, factors={}, later={})
+    tree['merges'].append(usual | changes)
+
+
 FORGERIES = {
     'text for a number': lambda t: t.update(generation='4'),
     'a number that counts as another': lambda t: t.update(generation=True),
     'a negative generation': lambda t: t.update(generation=-1),
-    'a part that is missing': lambda t: t['parts'].pop('ledger'),
+    'a part that is missing': lambda t: t['parts'].pop('market'),
     'a part too many': lambda t: t['parts'].update(shell='rm'),
     'a key too many': lambda t: t.update(shell='rm'),
-    'an account without an organelle': lambda t: t['parts']['ledger']['balances'].update(o99=1.),
-    'energy from nowhere': lambda t: t['parts']['ledger']['balances'].update(
-        {next(iter(t['parts']['ledger']['balances'])): 50.}),
-    'a sum that is no number': lambda t: t['parts']['ledger']['sums'].update(market='1/0'),
+    'a list for an object': lambda t: t.update(parts=[]),
+    'a stake without an organelle': lambda t: holder(t, 'o99', 0.),
+    'a stake in one book only': lambda t: t['parts']['market']['books']['']['stakes'].update(o99=0.),
+    'a stake from nowhere': lambda t: holder(t, 'o1', 1.),
+    'a sum that is no number': lambda t: t['parts']['market']['books'][''].update(moved=[['o1', 'bet', '1/0']]),
     'a tensor that is not there': lambda t: t['parts']['plasticity']['moments'].update(
         {next(iter(t['parts']['plasticity']['moments'])): {'$tensor': '/x'}}),
-    'a list for an object': lambda t: t.update(parts=[]),
-    'columns of different length': lambda t: t['parts']['demography']['recent']['task'].append('x'),
+    'a running mean without an organelle': lambda t: t['parts']['plasticity']['expected'].update(o99={}),
+    'a birth that was forgotten': lambda t: t['births'].popitem(),
+    'columns of different length': lambda t: t['parts']['serving']['families'].append('math'),
+    'a pair that never lived': lambda t: t['parts']['merging'].update(tried=[['o1', 'o99', 1]]),
+    'a pair that is no pair': lambda t: t['parts']['merging'].update(tried=[['o1', '../o2', 1]]),
+    'a pair of the future': lambda t: t['parts']['merging'].update(tried=[['o1', 'o2', 4]]),
+    'a purse that is no number': lambda t: t['parts']['merging'].update(purse='9'),
+    'a skill of one that never lived': lambda t: t['parts']['succession']['skill'].update(o99=.5),
+    'an income of one that never lived': lambda t: t['parts']['succession']['earned'].update(o99=.5),
+    'an income below nothing': lambda t: t['parts']['succession']['earned'].update(o1=-1.),
+    'a merge without weights': lambda t: merge(t),
+    'a merge of the future': lambda t: merge(t, generation=4),
+    'a merge of one that never lived': lambda t: merge(t, child='o99'),
 }
 
 
@@ -362,6 +387,18 @@ FORGERIES = {
 def test_a_forged_state_is_refused_though_its_manifest_fits(host, copy, what):
     rewritten(copy, FORGERIES[what])
     refused(copy, host, 'expected the state of an ecology')
+
+
+def test_births_that_were_not_kept_are_refused(host, copy):
+    "Also where no tensor is left of them"
+    def change(tree):
+        gone, path = next(iter(tree['births'])), last(copy) / 'state.safetensors'
+        tree['births'].pop(gone)
+        save_file({n: x for n, x in load_file(path).items() if not n.startswith(f'/births/{gone}/')}, path)
+    rewritten(copy, change)
+    refused(copy, host, 'expected the state of an ecology')
+    with pytest.raises(ValueError, match='expected the factors of each of its organelles as births'):
+        read_births(last(copy), colony(copy, {'embedded': host})[0])
 
 
 @pytest.mark.parametrize('part', ['/births', '/parts/plasticity'])

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from evolora.economy.market import Book, Market, MarketConfig, likelihood_of
+from evolora.economy.market import Audit, Book, Market, MarketConfig, likelihood_of
 
 IDS = [f'o{i}' for i in range(1, 7)]
 chance = st.floats(0, 1)
@@ -41,10 +41,11 @@ def test_money_is_conserved_whatever_happens(data):
     market.enter('o1')
     born, rows = 1, []
     for _ in range(data.draw(st.integers(1, 25))):
-        what = data.draw(st.sampled_from(['bet', 'bet', 'bet', 'enter', 'leave']))
-        if what == 'enter':
+        what = data.draw(st.sampled_from(['bet', 'bet', 'bet', 'recruit', 'child', 'leave']))
+        if what in ('recruit', 'child'):
             born += 1
-            market.enter(f'o{born}')
+            some = st.lists(st.sampled_from(market.holders), min_size=1, max_size=2, unique=True)
+            market.welcome(f'o{born}', data.draw(some) if what == 'child' else ())
         elif what == 'leave' and len(market.holders) > 1: market.leave(data.draw(st.sampled_from(market.holders)))
         else:
             asked = data.draw(st.lists(st.sampled_from(market.holders), min_size=1, unique=True))
@@ -82,6 +83,51 @@ def test_births_and_deaths_are_no_opinion():
     assert b.stakes['o3'] / b.stakes['o2'] == pytest.approx(before['o3']) and fsum(b.stakes.values()) == 1.
     for who in ('o2', 'o3', 'o4', 'o5'): b.leave(who)
     assert not b.stakes
+
+
+def lived():
+    "A market of three in which beliefs differ from book to book"
+    market = Market(MarketConfig(), ('sort', 'count'))
+    for who in IDS[:3]: market.enter(who)
+    for family, given in (('sort', (.9, .5, .2)), ('count', (.3, .6, .1)), ('sort', (.8, .1, .4))):
+        market.settle(family, dict(zip(IDS, given)))
+    return market
+
+
+@pytest.mark.parametrize('parents', [('o1',), ('o1', 'o3')])
+def test_a_child_gets_half_of_what_its_parents_hold_in_every_book(parents):
+    market = lived()
+    before = {name: dict(b.stakes) for name, b in market.books.items()}
+    market.welcome('o4', parents)
+    for name, b in market.books.items():
+        assert b.stakes['o4'] == pytest.approx(sum(before[name][p] for p in parents) / 2)
+        for who in IDS[:3]: assert b.stakes[who] == pytest.approx(before[name][who] * (.5 if who in parents else 1.))
+    assert market.audit().balanced
+
+
+def test_a_newborn_without_parents_gets_its_part_of_all():
+    market = lived()
+    market.welcome('o4')
+    assert market.balance('o4') == pytest.approx(market.config.newborn)
+
+
+def test_leaving_returns_what_the_others_got():
+    market = lived()
+    before, left = market.balances, market.leave('o2')
+    assert left == before['o2'] and market.holders == ['o1', 'o3']
+    assert sum(market.balances[who] - before[who] for who in ('o1', 'o3')) == pytest.approx(left)
+    moved = pd.DataFrame(market.rows(0)).query("reason == 'death'").set_index('organelle').amount
+    assert moved['o2'] == pytest.approx(-left) and moved.sum() == pytest.approx(0., abs=1e-12)
+
+
+def test_an_audit_finds_a_stake_that_came_from_nowhere():
+    market = lived()
+    sound = market.audit()
+    assert sound.balanced and sound.begun == 5. and '**balanced**' in sound._repr_markdown_()  # 3 books, 2 of trust
+    market.books['sort'].stakes['o1'] += 1e-6
+    found = market.audit()
+    assert not found.balanced and found.discrepancy == pytest.approx(1e-6) and '**off by' in found._repr_markdown_()
+    assert Audit(1., 1., 1e-6, tolerance=1e-5).balanced
 
 
 def test_a_holder_that_was_not_asked_keeps_its_stake_to_the_last_bit():
@@ -162,6 +208,8 @@ def test_trust_goes_to_the_book_that_bets_better():
     (lambda m: m.settle('sort', {'o7': .5}), 'holds no stake'),
     (lambda m: m.settle('jump', {'o1': .5}), 'family of this'),
     (lambda m: m.enter('o1'), 'holds a stake already'), (lambda m: m.leave('o9'), 'holds no stake'),
+    (lambda m: m.welcome('o2', ('o1',)), 'a new holder'), (lambda m: m.welcome('o3', ('o1', 'o9')), 'holds no stake'),
+    (lambda m: m.welcome('o3', ('o1', 'o1')), 'different parents'),
     (lambda m: MarketConfig(bet=0.), 'greater than 0'), (lambda m: MarketConfig(books='some'), 'should match pattern')])
 def test_bad_input_is_one_line_and_changes_nothing(break_it, says):
     market = Market(MarketConfig(), ('sort',))

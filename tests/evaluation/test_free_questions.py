@@ -1,5 +1,6 @@
 """What no lesson shows of `free_questions`: which members are asked, what counts as the same answer, hostile text."""
 import math
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from actors import BOTH, Actors, specialists, wrong_lines
+from actors import BOTH, Actors, wrong_lines
+from evolora.ecology.config import changed_config, load_config
+from evolora.ecology.sessions import begin_session
 from evolora.evaluation import free_questions as asking
 from evolora.evaluation.free_questions import Profiles, ask, profiles_of, question, ranking, replies, router_of
 from evolora.evaluation.evaluation import selection
@@ -16,11 +19,12 @@ from evolora.tasks.forms import FORMS, Form
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population
 from evolora.utils.randomness import stream
-from evolora.evaluation.routing import Router, fit_router
+from evolora.evaluation.routing import Router, believed_router, fit_router
 from evolora.tasks.families import FAMILIES, Cell, register_family
 from evolora.tasks.task_sets import sample_tasks
 from evolora.ecology.variation import OPERATORS
 
+CONFIG = changed_config(load_config('debug'), {'max_new_tokens': 4})
 PROMPTS = {'math': 'What is 12 + 30?', 'string.sort': 'Sort the letters: hgfa',
            'json_repair': 'Repair the JSON: {"a":1',
            'logic.bool': 'True or false, left to right: T and F; not T; F or T; T', None: 'Tell me a joke'}
@@ -206,23 +210,18 @@ def test_what_a_model_wrote_is_shown_escaped():
     assert '\n' not in repr(ask(Colony(lambda id, prompt: evil), 'x', router=ROUTER))
 
 
-def test_the_router_of_a_run_is_fitted_once(tmp_path):
-    actors = Actors(lambda id, prompt, seed: 'x', ids=('o1', 'o2'))
-    first = router_of(tmp_path, actors, n=16)
-    assert len(actors.asked) == 1 and Router.load(tmp_path / 'router.json') == first
-    assert router_of(tmp_path, actors) == first and len(actors.asked) == 1
-    actors.weights_hash = lambda: 'cd' * 32                         # it has lived on
-    again = router_of(tmp_path, actors, n=8)
-    assert again.weights == 'cd' * 32 == Router.load(tmp_path / 'router.json').weights and len(actors.asked) == 2
-    assert [p.name for p in tmp_path.iterdir()] == ['router.json']
-
-
-def test_a_router_that_cannot_be_read_or_kept(tmp_path):
-    actors = Actors(specialists)
-    (tmp_path / 'router.json').write_text('{"best": "../x"}')
-    assert 'router.json' in wrong_lines(lambda: router_of(tmp_path, actors))
-    with pytest.warns(UserWarning, match='cannot be written'):
-        assert router_of(tmp_path / 'none', Actors(lambda id, prompt, seed: 'x'), n=8).answers == 16
+def test_the_router_of_a_run_is_its_market_and_asks_nothing(tmp_path):
+    host = tiny_host()
+    with begin_session(tmp_path / 'run', host, CONFIG) as session: session.live(2, log=None)
+    population, before = session.ecology.population, sorted(p.name for p in (tmp_path / 'run').iterdir())
+    router = router_of(tmp_path / 'run', population)
+    assert router == believed_router(session.ecology) and router.answers == 0
+    assert sorted(p.name for p in (tmp_path / 'run').iterdir()) == before
+    reply = ask(population, PROMPTS['math'], router=router, max_new_tokens=4)
+    assert reply.organelle == session.ecology.market.leader('math') and reply.why.endswith('believed most in math')
+    assert 'believed most in no family' in ranking(population, router, 'math').values()
+    shutil.rmtree(tmp_path / 'run' / 'checkpoints')
+    assert 'checkpoint' in wrong_lines(lambda: router_of(tmp_path / 'run', population))
 
 
 @pytest.fixture(scope='module')
@@ -341,22 +340,11 @@ def test_the_colony_is_asked_in_its_form_and_the_verifier_reads_in_it():
         lambda: ask(colony, 'What is 12 + 30?', router=ROUTER))
 
 
-def test_a_colony_in_a_form_answers_for_real(shouting, tmp_path):
+def test_a_colony_in_a_form_answers_for_real(shouting):
     population = Population(tiny_host('llama').in_form(SHOTS), capacity=2)
     for i in range(2): population.birth(rng=stream(i))
-    router = router_of(tmp_path, population, cells=shouting, n=8, max_new_tokens=2)
+    router = fit_router(population, selection(8, cells=shouting), max_new_tokens=2)
     assert set(router.cells) == set(map(str, shouting)) and router.form == SHOTS
     for prompt in ('Write this word in capitals: pear', 'Tell me a joke'):
         for strategy in asking.STRATEGIES:
             assert ask(population, prompt, router=router, strategy=strategy, max_new_tokens=4).how
-
-
-def test_a_router_of_other_cells_or_another_form_is_fitted_again(tmp_path):
-    actors = Actors(lambda id, prompt, seed: 'x')
-    actors.host = SimpleNamespace(form=Form())
-    usual = router_of(tmp_path, actors, n=24)
-    own = router_of(tmp_path, actors, cells=CELLS, n=24)
-    assert usual.cells != own.cells == tuple(map(str, CELLS)) and Router.load(tmp_path / 'router.json') == own
-    assert router_of(tmp_path, actors, cells=CELLS) == own and len(actors.asked) == 2
-    actors.host.form = FORMS['instruction']
-    assert router_of(tmp_path, actors, cells=CELLS, n=6).form == FORMS['instruction'] and len(actors.asked) == 3

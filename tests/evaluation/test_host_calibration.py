@@ -1,4 +1,4 @@
-"""Calibration: what can be learned, what an answer may cost, and a clear no."""
+"""Calibration: what can be learned, at which rates cost is counted, and a clear no."""
 import json
 import os
 from math import comb
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from evolora.evaluation import host_calibration as module
 from evolora.evaluation.host_calibration import (Calibration, Effort, calibrate, calibration_of, candidate_cells,
                                             keep_calibration, known_calibration, mixed, pass_at, rehearse)
+from evolora.economy.prices import EconomyConfig, answer_cost, revenue, reward
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
 from evolora.tasks.forms import FORMS
@@ -107,10 +108,29 @@ def test_the_same_host_gives_the_same_calibration(embedded, found):
     assert again.model_dump(exclude={'seconds'}) == found.model_dump(exclude={'seconds'})
 
 
-def test_at_the_price_that_was_found_an_average_founder_lives(embedded, found):
-    ecology = Ecology(embedded, found.apply(load_config('single')))
-    records = [ecology.step() for _ in range(3)]
-    assert all(r.row['alive'] for r in records) and records[0].row['roi'] > .8
+def test_the_answers_that_were_measured_return_what_they_cost():
+    rows = pd.DataFrame({'progress': [1., .2, 0.], 'success': [True, False, False], 'gflops': [2., 1., 3.],
+                         'prompt_tokens': [10, 10, 10], 'new_tokens': [2, 6, 4]})
+    config = EconomyConfig(**module._rates(rows, EconomyConfig()))
+    worth = reward(config, rows.progress, rows.success).total
+    cost = answer_cost(config, rows.gflops, rows.prompt_tokens + rows.new_tokens)
+    assert np.sum(revenue(worth)) / cost.sum() == pytest.approx(1, rel=1e-6)
+    assert (config.price_gflop * rows.gflops).sum() == pytest.approx(cost.sum() / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize('cells, about, found', [(1, 16, 16), (5, 16, 15), (7, 16, 14), (12, 16, 12), (12, 4, 12),
+                                                 (3, 32, 33)])
+def test_every_cell_gets_equally_many_questions(cells, about, found): assert module._questions(cells, about) == found
+
+
+def test_what_was_found_is_a_configuration_that_lives(embedded, found):
+    config = found.apply(load_config('single'))
+    assert set(found.changes) == {'economy', 'market', 'max_new_tokens', 'batch'}
+    assert config.market.questions % len(found.chosen) == 0 and config.cells == found.chosen
+    record = Ecology(embedded, config).step()
+    assert {cell['episodes'] for cell in record.row['cells'].values()} == {
+        config.curriculum.copies * config.market.questions // len(found.chosen)}
+    assert .4 < record.row['roi'] < 2.5
 
 
 @pytest.mark.parametrize('host', ('tiny', 'silent'))
@@ -159,7 +179,8 @@ def test_a_rehearsal_touches_nothing_else(embedded):
     config = load_config('debug')
     before, random = embedded.weights_hash(), np.random.get_state()[1].tolist()
     forecast = rehearse(embedded, config)
-    assert forecast.answers > 0 and forecast.seconds >= forecast.play > 0 and forecast.memory > 1e7
+    assert forecast.answers == 48 and forecast.seconds > 0 and forecast.memory > 1e7
+    assert forecast.alone > forecast.gflops > 0 and 'if every text were read whole' in str(forecast)
     assert embedded.weights_hash() == before and np.random.get_state()[1].tolist() == random
     assert not os.listdir(os.environ['EVOLORA_CACHE']) if os.path.exists(os.environ['EVOLORA_CACHE']) else True
 

@@ -2,6 +2,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -15,10 +16,10 @@ from huggingface_hub import ModelCard
 from actors import wrong_lines
 from evolora.evaluation import peft_export as module
 from evolora.host.adapters import read_peft
-from evolora.evaluation.free_questions import router_of
+from evolora.evaluation.routing import believed_router
 from evolora.evaluation.evaluation import selection
 from evolora.utils.statistics import wilson
-from evolora.evaluation.peft_export import Ancestor, alone, bare, descent, export, measured, select, two_sets, unseen
+from evolora.evaluation.peft_export import Ancestor, alone, bare, descent, export, measured, select, two_sets
 from evolora.host.downloads import KNOWN
 from evolora.utils.files import digest
 from evolora.tasks.forms import FORMS, Form
@@ -27,7 +28,7 @@ from evolora.host.model import EMBEDDED, Origin, load_host, tiny_host
 from evolora.assimilation.merging import consensus
 from evolora.organelles.population import Organelle, Population, Traits
 from evolora.utils.randomness import stream
-from evolora.ecology.config import load_config
+from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session
 from evolora.tasks.families import ID_CELLS, Cell
@@ -48,11 +49,11 @@ assert 'evolora' not in sys.modules
 """
 
 
-def colony(host, n=3, niche=''):
+def colony(host, n=3):
     "Mutants of different ranks on a host"
     population = Population(host, capacity=4)
     for i in range(n):
-        one = population.birth(rank=(2, 4, 3)[i], traits=Traits(niche=niche), generation=i,
+        one = population.birth(rank=(2, 4, 3)[i], generation=i,
                                parents=('o1',) if i else (), operator='gaussian' if i else 'founder')
         population.write(one.id, OPERATORS['gaussian'](population.factors(one.id), rng=stream(i), step=.6))
     return population
@@ -169,7 +170,7 @@ def test_a_card_states_what_was_measured(living, folders):
         assert 'This is not the holdout' in text and living.host.weights_hash() in text and '## Licence' in text
         assert ('chosen by answers to other questions' in text) == (name != 'o2')
         assert ('kept of the merge by this rank' in text) == (name == 'merged')
-    assert 'It is the organelle o2; its niche is all families.' in (folders['o2'] / 'README.md').read_text()
+    assert 'It is the organelle o2.\n' in (folders['o2'] / 'README.md').read_text()
 
 
 def test_what_is_exported_is_read_back(living, folders):
@@ -213,10 +214,10 @@ def test_a_hostile_run_breaks_no_card(living, tmp_path):
     evil = '<script>alert(1)</script>|x|\n# [free](http://x)'
     rows = [(0, 'o1', ['o3', evil, {'a': 1}, None, 3], evil), (1, evil, ['o1', evil], evil)]
     run = record(tmp_path / 'run', living.host, rows)
-    one = Organelle('o3', 0, 4, Traits(niche=evil[:250]), (evil,), 2, evil)
+    one = Organelle('o3', 0, 4, Traits(), (evil,), 2, evil)
     assert {a.id for a in descent([one], ['o3'], run)} >= {'o3', evil, 'o1', "{'a': 1}", 'None', '3'}
-    population = colony(living.host, niche=evil)
-    population._members['o3'] = Organelle('o3', 2, 3, Traits(niche=evil), (evil,), 2, evil)
+    population = colony(living.host)
+    population._members['o3'] = Organelle('o3', 2, 3, Traits(), (evil,), 2, evil)
     text = (export(population, 'o3', tmp_path / 'out', run=run, n=24) / 'README.md').read_text()
     assert '<script>' not in text and '[free]' not in text and '\n# \\[' not in text
     assert '<script>' not in ModelCard.load(tmp_path / 'out' / 'README.md').text
@@ -332,6 +333,45 @@ def test_the_name_of_a_file_steers_no_card(tmp_path, monkeypatch):
     names = [node.value.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign)
              and isinstance(node.value, ast.Constant)]
     assert path.name in names
+
+# --- an ecology
+
+@pytest.fixture(scope='module')
+def lived(tmp_path_factory):
+    "A short run on a random host, in which two are believed: each in families of its own"
+    config = changed_config(load_config('debug'), {'max_new_tokens': 4})
+    with begin_session(tmp_path_factory.mktemp('lived') / 'run', tiny_host('llama'), config) as session:
+        session.live(1, log=None)
+        first, second = session.ecology.population.ids[:2]
+        for _ in range(8):
+            session.ecology.market.settle('math', {first: .9, second: .1})
+            session.ecology.market.settle('string.sort', {first: .1, second: .9})
+        session.save()
+    return session
+
+
+def test_a_card_of_an_ecology_tells_in_which_families_it_was_believed(lived, tmp_path):
+    ecology, folder = lived.ecology, tmp_path / 'out'
+    homes = {id: ', '.join(f for f in ecology.config.families if ecology.market.leader(f) == id)
+             for id in ecology.population.ids}
+    assert len({*homes.values()}) == 2 and module._believed(believed_router(ecology), 'o99') == 'no family'
+    for id, families in homes.items():
+        text = (export(ecology.population, id, folder / id, ecology=ecology, n=24) / 'README.md').read_text()
+        assert f'It is the organelle {id}, believed most in {families}.' in text
+    text = (export(ecology.population, 'merged', folder / 'merged', ecology=ecology, n=24) / 'README.md').read_text()
+    assert '| organelle | part | believed most in |' in text
+    assert all(re.search(rf'\| {id} \| .* \| {re.escape(families)} \|', text) for id, families in homes.items())
+
+
+def test_the_best_of_a_run_is_the_one_that_is_believed_most_and_nobody_is_asked(lived, tmp_path):
+    asked, best = [], believed_router(lived.ecology).best
+    for i, how in enumerate((dict(run=lived.run), dict(run=lived.run, ecology=lived.ecology))):
+        folder = export(lived.ecology.population, 'best', tmp_path / str(i), n=24,
+                        on_way=lambda *at: asked.append(at[0]), **how)
+        text = (folder / 'README.md').read_text()
+        assert f'# {best} on' in text and 'chosen by answers' not in text and 'asking all organelles' not in asked
+
+
 # --- cells and form
 
 CELLS = [Cell('math', 1), Cell('string.sort', 1)]
@@ -368,13 +408,9 @@ def test_a_card_states_in_which_form_and_what_is_left_without(form, tmp_path):
     run = Run.create(tmp_path / 'run', config={'cells': list(map(str, CELLS)), 'form': form.model_dump()}, seed=5,
                      version='0', host={'id': population.host.id}, hashes={'host': population.host.weights_hash()})
     asked = []
-    text = (export(population, 'best', tmp_path / 'out', run=run, n=24, on_way=lambda *at: asked.append(at[0]))
+    text = (export(population, 'o2', tmp_path / 'out', run=run, n=24, on_way=lambda *at: asked.append(at[0]))
             / 'README.md').read_text()
-    router = router_of(run.folder, population, cells=CELLS)         # whose best is the best here as well
-    fresh = unseen(router, 24, 1, CELLS)
-    assert len(fresh) == 24 and not {t.id for t in fresh} & set(router.fitted)
-    subject = select(population, 'best', [], router=router)
-    assert subject.parts == {router.best: 1.} and f'# {router.best} on' in text
+    fresh, subject = two_sets(24, 0, CELLS)[1], select(population, 'o2', [])
     shown = '| {} | {:.3f} ({:.3f} to {:.3f}) | {:.3f} ({:.3f} to {:.3f}) |'
     assert f'It was trained with **{form}**' in text and f'| form | {form.hash} |' in text
     assert 'the questions' not in text and '| math | 12 |' in text and '| string.sort | 12 |' in text

@@ -7,13 +7,15 @@ import pandas as pd
 import pytest
 
 from actors import BOTH, GOLD, MATH, SORT, Actors, specialists, wrong_lines
+from evolora.ecology.config import load_config
+from evolora.ecology.ecology import Ecology
 from evolora.evaluation import routing
 from evolora.evaluation.evaluation import evaluate, answer_all, holdout
-from evolora.tasks.forms import FORMS, Form
+from evolora.tasks.forms import FORMS
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
-from evolora.evaluation.routing import Router, _advantage, fit_router
-from evolora.tasks.families import CELLS, ID_CELLS, Cell
+from evolora.evaluation.routing import Router, _advantage, believed_router, fit_router
+from evolora.tasks.families import CELLS, Cell
 from evolora.tasks.splits import STREAMS, stream_of
 from evolora.tasks.task_sets import draw_tasks
 
@@ -207,7 +209,7 @@ def test_a_router_is_shown_short():
     assert '| string.sort | o2 |' in router._repr_markdown_() and 'fitted on 24 tasks' in repr(router)
 
 
-def test_the_advantage_of_a_niche_is_read_off_the_answers():
+def test_the_advantage_of_specialists_is_read_off_the_answers():
     "Where specialists are better at home they are believed to be; where practice did not help none is"
     def helped(id, prompt, seed): return GOLD[prompt] if (id == 'o1') == prompt.startswith('What') else 'x'
     few = MATH[:3] + SORT[:3]
@@ -234,23 +236,30 @@ def test_a_router_knows_its_cells_and_its_form(guided, tmp_path):
     router = fit_router(guided, BOTH[:3] + BOTH[-3:], max_new_tokens=2)
     assert router.cells == ('math:1', 'string.sort:2') and router.form == FORMS['shots']
     assert Router.load(router.save(tmp_path / 'r.json')) == router and Router(**router.model_dump()) == router
-    own = [Cell('math', 1), Cell('string.sort', 2)]
-    for cells, form, fits in ((own, FORMS['shots'], True), (ID_CELLS, FORMS['shots'], True), (own, Form(), False),
-                              (own, router.form.model_copy(update={'seed': 1}), False), (own[:1], router.form, False)):
-        assert router.fits(cells, form) == fits
     bare = Population(tiny_host('llama'), capacity=2)
     bare.birth()
     text = wrong_lines(lambda: evaluate(bare, holdout(2), router=router))
     assert 'expected the form that the router was fitted in, 3 solved questions, extraction, got the question' in text
 
 
-def test_a_router_from_before_forms_is_one_of_the_default_cells(tmp_path):
+def test_the_default_cells_and_the_plain_form_are_left_out_of_a_file(tmp_path):
     router = fit_router(Actors(specialists), BOTH)
     old = router.model_copy(update={'cells': ()})
     known = json.loads(old.sealed())
     assert not {'cells', 'form'} & known.keys() and 'form' not in json.loads(router.sealed())
-    again = Router.load(old.save(tmp_path / 'r.json'))
-    assert again == old and again.fits(ID_CELLS, Form()) and not again.fits([Cell('math', 1)], Form())
+    assert Router.load(old.save(tmp_path / 'r.json')) == old
+
+
+def test_a_market_is_a_router_that_was_never_fitted():
+    ecology = Ecology(tiny_host(), load_config('debug'))
+    first, second = ecology.population.ids
+    for _ in range(4): ecology.market.settle('math', {first: .1, second: .8})
+    router = believed_router(ecology)
+    assert router.table == {f: ecology.market.leader(f) for f in ecology.config.families}
+    assert router.table['math'] == second
+    assert router.cells == tuple(ecology.config.cells) and (router.fitted, router.answers) == ((), 0)
+    assert router.best == max(ecology.population.ids, key=ecology.market.balance)
+    assert 'as a market believes' in repr(router) and 'GFLOPs' not in router._repr_markdown_()
 
 
 @pytest.mark.parametrize('change', [{'cells': ['maths:1']}, {'cells': 'math:1'}, {'cells': [1]}, {'form': 'shots'},

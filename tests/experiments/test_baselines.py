@@ -187,27 +187,56 @@ def test_choosing_is_paid_for(several):
     assert several.routers['family'].fitted == several.routers['cell'].fitted and several.best in several.population
 
 
-def test_a_life_pays_for_its_answers_its_lessons_and_its_choices(host):
-    brief = CONDITIONS['ecology'].model_copy(update={'changes': dict(
-        founders=2, capacity=2, variation=dict(mu=1, offspring=1),
-        curriculum=dict(budget=8., budget_min=8, budget_max=8, copies=4))})
-    made = train(host, brief, budget=24)
-    assert abs(made.spent.gflops / 24 - 1) < .015 and min(made.spent.play, made.spent.learn, made.spent.choose) > 0
-    life, rows = Life(host, brief, seed=5), []
-    for _ in range(2):
+def brief(name, **changes):
+    "A condition that lives by short generations"
+    own = dict(market=dict(questions=6, round=3), curriculum=dict(copies=2)) | changes
+    changes = CONDITIONS[name].changes
+    return CONDITIONS[name].model_copy(update={'changes': changes | {
+        k: changes.get(k, {}) | x if isinstance(x, dict) else x for k, x in own.items()}})
+
+
+def test_a_life_pays_for_its_answers_its_lessons_and_its_scoring(host):
+    made = train(host, brief('ecology'), budget=24)
+    assert min(made.spent.play, made.spent.learn, made.spent.evidence) > 0 == made.spent.choose
+    before, after = (gflops for gflops, _ in made.learner.served[-2:])      # no generation is cut
+    assert before < 24 and after == made.spent.gflops and 24 - after < .5 * made.learner.each['flops']
+    usual, census = (made.learner.costs[k]['flops'] for k in ('usual', 'census'))
+    assert usual < census
+    life, rows = Life(host, brief('ecology', merging=dict(share=.9, least=2, most=4, look=2)), seed=5), []
+    for _ in range(3):
         life.update()
         rows.append(life.ecology.history[-1].row)
-    assert life.spent.play == pytest.approx(sum(r['gflops']['play'] for r in rows))
-    assert life.spent.learn == pytest.approx(sum(r['gflops']['learn'] for r in rows)) and life.spent.learn > 0
-    assert life.spent.answers == sum(r['episodes'] for r in rows)
-    assert life.spent.right == round(sum(r['episodes'] * r['accuracy'] for r in rows))
+    total = lambda *parts: pytest.approx(sum(r['gflops'][k] for r in rows for k in parts))
+    assert life.spent.play == total('play') and life.spent.learn == total('learn') and life.spent.learn > 0
+    assert life.spent.evidence == total('gate', 'score') and life.spent.alone == total('alone')
+    assert life.spent.answers == sum(r['episodes'] + r['gate_answers'] for r in rows)
+    assert life.spent.right == round(sum(r['episodes'] * r['accuracy'] + r['gate_right'] for r in rows))
+    assert [len(row) for _, row in life.served] == [6] * 3 and life.served[-1][0] == life.spent.gflops
+    assert sum(life.decisions.values()) == 3
 
 
-def test_a_life_that_ends_says_so(host):
-    poor = CONDITIONS['ecology'].model_copy(update={'changes': dict(economy=dict(
-        founder_energy=0., newborn_energy=0., ticket=9., grace=1), founder_step=0.)})
-    with pytest.raises(ValueError, match='expected organelles that are alive.*no question was asked: 0 org'):
-        train(host, poor, budget=100)
+def test_generations_are_counted_where_no_budget_is_given(host):
+    made = train(host, brief('single'), generations=2)
+    assert made.learner.updates == 2 and not made.routers and made.best == made.population.ids[0]
+
+
+def test_whoever_is_believed_answers_for_a_life(host):
+    made = train(host, brief('ecology', market=dict(questions=6, round=3, contest=.1)), generations=3, seed=2)
+    assert len(made.population) > 1 and made.spent.choose == 0
+    market = made.learner.ecology.market
+    assert made.routers['family'].table == {f: market.leader(f) for f in market.families}
+    tasks = selection(24, seed=3)
+    found = made.ways(tasks)
+    assert list(found) == ['routed', 'best', 'vote', 'oracle']
+    assert found['routed'].answers.organelle.tolist() == [market.leader(t.family) for t in tasks]
+    assert set(found['best'].answers.organelle) == {made.best} == {max(market.balances, key=market.balance)}
+
+
+def test_a_search_selects_and_does_not_learn(host):
+    life = Life(host, brief('random_search', market=dict(questions=24, round=6), founder_step=1., traits=dict(step=1.)))
+    for _ in range(4): life.update()
+    assert life.births > 3 and life.births == life.deaths and len(life.population) == 9
+    assert life.spent.learn == 0 and not life.ecology.plasticity.updates.any()
 
 
 @pytest.mark.parametrize('call, named', [
@@ -367,16 +396,16 @@ def test_the_host_alone_in_three_ways(host):
 
 def test_conditions_are_what_was_promised():
     names = ('frozen few_shot best_of_k single random_search es grpo rft sft sft_bits specialists local backprop '
-             'unmerged ecology')
+             'unmerged lot ecology')
     assert list(CONDITIONS) == names.split() + [name for name in ARMS if name != 'ecology']
-    whole, single = (CONDITIONS[n].config() for n in ('ecology', 'single'))
-    assert (single.founders, single.capacity, single.variation.offspring) == (1, 1, 0)
-    amount = {k: getattr(single.curriculum, k) for k in ('budget', 'budget_min', 'budget_max')}
-    assert single.plasticity == whole.plasticity and set(amount.values()) == {64}   # energy decides nothing for one
-    assert single.curriculum == whole.curriculum.model_copy(update=amount)
+    single, unmerged, lot, whole = (CONDITIONS[n].config() for n in ('single', 'unmerged', 'lot', 'ecology'))
+    assert (single.founders, single.capacity, single.market.recruit, single.variation.every) == (1, 1, False, 0)
+    assert single.plasticity == whole.plasticity and single.curriculum == whole.curriculum
+    assert single.market == whole.market.model_copy(update={'recruit': False})
+    other = lambda config: {k for k, x in whole.model_dump().items() if config.model_dump()[k] != x}
+    assert other(unmerged) == {'merging'} and unmerged.merging.share == 0 < whole.merging.share
+    assert other(lot) == {'variation'} and lot.variation.selection == 'lot'
     assert CONDITIONS['random_search'].config().plasticity.rule == 'none'
-    assert {n for n, c in CONDITIONS.items() if c.several and n not in ARMS} | {'ecology'} == {
-        'random_search', 'specialists', 'unmerged', 'ecology'}
     assert {n for n, c in CONDITIONS.items() if c.match == 'answers'} == {'local', 'backprop'}
     for one, other in (('sft', 'sft_bits'), ('grpo', 'backprop')):
         assert len({json.dumps(CONDITIONS[n].model_dump(exclude={'name', 'what', 'match'})) for n in (one, other)}) == 1
@@ -393,7 +422,7 @@ def test_settings_of_a_life_change_with_the_preset(monkeypatch):
     before = CONDITIONS['ecology'].settings()
     assert json.loads(json.dumps(before)) and before['config']['capacity'] == CONDITIONS['ecology'].config().capacity
     real = training.load_config
-    monkeypatch.setattr(training, 'load_config', lambda name: real(name).model_copy(update={'memory': 3}))
+    monkeypatch.setattr(training, 'load_config', lambda name: real(name).model_copy(update={'feedback': 3.}))
     assert CONDITIONS['ecology'].settings() != before and CONDITIONS['sft'].settings() == CONDITIONS['sft'].model_dump()
 
 
@@ -488,8 +517,7 @@ def rivals(saved, tmp_path_factory):
 def live(saved, folder, cells, form='plain'):
     "A run of one generation"
     config = EcologyConfig(cells=cells, form=form, founders=2, capacity=2, rank=1, max_rank=1, max_new_tokens=2,
-                           variation=dict(mu=2, offspring=0), curriculum=dict(budget=2., budget_max=2),
-                           assimilation=dict(merges=0))
+                           market=dict(questions=2), variation=dict(every=0), curriculum=dict(copies=2))
     with begin_session(folder, load_host(saved, threads=1), config) as session: session.live(1, log=None)
     return folder
 

@@ -20,7 +20,7 @@ def host(): return load_host('embedded', threads=1)
 
 def test_every_preset_has_a_small_sister():
     for name in (p.stem for p in PRESETS.glob('*.yaml')):
-        assert small(name).curriculum.max_rows == 64 and small(name).plasticity
+        assert small(name).market.questions == 6 and small(name).variation.every == 2
 
 
 @pytest.fixture

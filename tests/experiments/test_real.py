@@ -14,9 +14,10 @@ RESULTS = Path(__file__).parents[2] / 'nbs/experiments/results'
 
 def test_a_generation_of_other_size():
     config = load_config('real')
-    usual, larger = (c.curriculum for c in (config, real.of_answers(config, 128)))
-    assert larger.max_rows == larger.budget_max == 128
-    assert larger.budget == usual.budget * 128 / usual.max_rows
+    larger = real.of_answers(config, 128)
+    answers = lambda c: c.market.questions * c.curriculum.copies
+    assert answers(larger) == 128 != answers(config)
+    assert real.of_answers(config, 1).market.questions == 1
 
 
 def test_what_was_not_measured_is_no_target_met():

@@ -26,7 +26,7 @@ def small(monkeypatch):
     monkeypatch.setattr(speed, 'ROWS', ROWS)
     monkeypatch.setattr(speed.workload, '__defaults__', (ROWS,))
     monkeypatch.setattr(speed, 'peak_gflops', lambda: lambda: 1e4)          # a test of its own measures it
-    def fewer(size): return changed_config(crowd(size), {'curriculum': {'max_rows': ROWS}, 'max_new_tokens': 4})
+    def fewer(size): return changed_config(crowd(size), {'max_new_tokens': 4})
     monkeypatch.setattr(speed, 'crowd', fewer)
 
 
@@ -145,15 +145,17 @@ def test_an_interrupted_contest_keeps_the_lines_that_are_done(host, small, monke
 def test_the_parts_of_a_generation_add_up(host, small):
     line, = generation_parts(host, sizes=(4,), generations=2)
     parts = line['milliseconds']
-    assert {'plan', 'play', 'grade', 'settle', 'select', 'adapt', 'record'} <= set(parts)
-    assert 0 < line['other_than_model']['median'] < 1 and 0 < line['answers'] <= 512
+    assert {'serve', 'merge', 'renew', 'evolve', 'adapt', 'record'} <= set(parts)
+    assert 0 < line['other_than_model']['median'] < 1 and line['answers'] == ROWS
+    assert line['milliseconds_per_answer']['median'] * ROWS < sum(parts.values())
     assert [len(table) for table in generation_tables([line]).values()] == [1]
 
 
 def test_a_crowd_shares_the_same_number_of_answers():
     for size in (8, 512):
         config = crowd(size)
-        assert config.capacity == config.founders == size and config.curriculum.max_rows == 512
+        assert config.capacity == config.founders == size
+        assert config.market.questions * config.curriculum.copies == 512 and config.market.contest == 0
 
 
 def test_the_peak_is_a_rate(): assert peak_gflops()() > 1

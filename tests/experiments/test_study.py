@@ -41,7 +41,7 @@ def made(plan, cell, known, folder=None, every=10):
             'world': cell.world, 'asked': cell.budget, 'budget': 20., 'hashes': {'code': 'x', 'host': 'y'},
             'gflops': 19.5, 'spent': {'episodes': 10, 'right': 4}, 'ways': {'host': {'id': {
                 'families': {'math': [int(right[:18].sum()), 18], 'string.sort': [int(right[18:].sum()), 18]},
-                'bits': packed(right), 'parsed': 1., 'gflops': .1, 'energy': 1.}}}}
+                'bits': packed(right), 'parsed': 1., 'gflops': .1, 'cost': 1.}}}}
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ def test_what_does_not_fit_is_one_line(tmp_path, old, new, says):
 def test_a_change_is_a_change_of_the_preset(plan):
     from evolora.experiments.baselines import condition_named
     wide = Plan.model_validate(plan.model_dump() | {'conditions': [
-        {'name': 'wide', 'of': 'ecology', 'changes': {'rank': 4, 'economy': {'ticket': .25}}},
+        {'name': 'wide', 'of': 'ecology', 'changes': {'rank': 4, 'market': {'even': .25}}},
         {'name': 'quick', 'of': 'sft', 'settings': {'tasks': 8, 'plasticity': {'learning_rate': .02}}}],
         'comparisons': ()})
     config, usual = wide.variant('wide').condition().config(), condition_named('ecology').config()
-    assert (config.rank, config.economy.ticket) == (4, .25) and config.curriculum == usual.curriculum
+    assert (config.rank, config.market.even) == (4, .25) and config.curriculum == usual.curriculum
     quick, sft = wide.variant('quick').condition(), condition_named('sft')
     assert (quick.tasks, quick.plasticity.learning_rate, quick.plasticity.rule) == (8, .02, sft.plasticity.rule)
 

@@ -7,8 +7,7 @@ import pytest
 from evolora.ecology.variation import OPERATORS
 from evolora.evaluation.evaluation import answer, answer_all, selection
 from evolora.evaluation.routing import fit_router
-from evolora.experiments import baselines
-from evolora.experiments.baselines import CONDITIONS, Trained, train
+from evolora.experiments.baselines import CONDITIONS, Life, Trained, train
 from evolora.experiments.study_cell import (hashes_of_cell, interim_accuracy, make_cell, questions, share_done,
                                             taught)
 from evolora.experiments.study_plan import Measured, Plan, Variant, World, grid
@@ -65,13 +64,13 @@ def test_a_world_decides_what_is_taught_and_asked(form):
         Plan.model_validate(plan.model_dump() | {'measured': Measured(ood=8).model_dump()})
 
 
-def test_a_life_that_dies_out_is_answered_for_by_its_host(monkeypatch, made):
-    plan = PLAN.model_copy(update={'conditions': (Variant(name='single'),)})
-    def dies(self, n=1): raise baselines.Extinct('single: nobody is left')
-    monkeypatch.setattr(baselines.Life, 'update', dies)
+def test_what_became_of_a_life_is_in_its_cell():
+    brief = {'market': {'questions': 6, 'round': 3}, 'curriculum': {'copies': 2}}
+    plan = PLAN.model_copy(update={'conditions': (Variant(name='ecology', generations=2, changes=brief),),
+                                   'measured': Measured(id=24, audit=8, also=('audit',))})
     cell = make_cell(plan, grid(plan)[0], {})
-    assert cell['died'] == 'single: nobody is left' and cell['organelles'] == 0
-    assert cell['ways']['host'] == made['frozen']['ways']['host']
+    assert (cell['generations'], cell['births'], cell['deaths'], cell['audit']) == (2, 1, 0, [])
+    assert cell['organelles'] == 2 and cell['decisions'] == {'no_pair': 2} and list(cell['ways'])[0] == 'routed'
 
 
 def test_progress_is_noted_and_goes_with_the_checkpoint(tmp_path, monkeypatch):
@@ -106,6 +105,14 @@ def test_the_curve_routes_by_the_other_half():
     greedy = np.mean([right[population.ids.index(id), i] for i, id in enumerate(
         fit_router(population, tasks, answers=answers).route(tasks))])
     assert interim_accuracy(made, tasks) == np.mean(expected) < greedy - .1      # choosing and scoring on one
+    life = Life(host, CONDITIONS['ecology'].model_copy(update={'changes': {'founders': 4}}), seed=3)
+    for id in life.population.ids:
+        life.population.write(id, OPERATORS['gaussian'](life.population.factors(id), rng=rng, step=1.))
+    for f, id in zip(life.ecology.market.families, ['o1', 'o2', 'o3', 'o4'] * 2):
+        life.ecology.market.settle(f, {o: float(o == id) for o in life.population.ids})
+    who = [life.ecology.market.leader(t.family) for t in tasks]
+    view = Trained(host, CONDITIONS['ecology'], 0, life.population, learner=life)
+    assert len({*who}) == 4 and interim_accuracy(view, tasks) == answer(life.population, tasks, who).success.mean()
     alone = Population(host, capacity=1)
     alone.birth()
     trained = Trained(host, CONDITIONS['local'], 0, alone)

@@ -48,7 +48,7 @@ def cell(condition, seed, right, way='adapter', **more):
     right = np.asarray(right, bool)
     half = len(right) // 2
     part = {'families': {'a': [int(right[:half].sum()), half], 'b': [int(right[half:].sum()), len(right) - half]},
-            'bits': packed(right), 'gflops': .1, 'energy': 1.}
+            'bits': packed(right), 'gflops': .1, 'cost': 1.}
     return dict(format=1, condition=condition, seed=seed, hashes={}, gflops=2., ways={way: {'id': part}}, **more)
 
 
@@ -65,10 +65,10 @@ def test_differences_are_taken_seed_by_seed():
     assert by_family.to_numpy() @ [.5, .5] == pytest.approx(results.right('a', ('id',)).mean(1))
 
 
-def test_a_population_that_died_out_counts_as_its_host():
+def test_a_life_that_ends_with_one_organelle_counts_by_its_one_way():
     ways = cell('a', 1, [1, 1, 1, 0])['ways']
     alive = cell('a', 1, [1, 1, 1, 0]) | {'ways': {'routed': ways['adapter'], 'best': ways['adapter']}}
-    results = Results([alive, cell('a', 2, [0, 0, 1, 0], 'host')])
+    results = Results([alive, cell('a', 2, [0, 0, 1, 0])])
     assert results.ways('a') == ['routed', 'best']
     for way in (None, 'routed', 'best'): assert results.right('a', ('id',), way).mean(1).tolist() == [.75, .25]
 

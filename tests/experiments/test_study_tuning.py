@@ -45,7 +45,7 @@ def made(plan, cell, known, folder=None, every=10):
     return {'format': 1, 'study': plan.name, 'condition': cell.condition, 'seed': cell.seed, 'host': cell.host,
             'world': cell.world, 'asked': cell.budget, 'hashes': {'code': 'x'}, 'gflops': cell.budget,
             'spent': {'episodes': 10, 'right': 4}, 'ways': {'adapter': {'id': {
-                'families': {'math': [int(right.sum()), n]}, 'bits': packed(right), 'gflops': .1, 'energy': 1.}}}}
+                'families': {'math': [int(right.sum()), n]}, 'bits': packed(right), 'gflops': .1, 'cost': 1.}}}}
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     notebook.shot(pictures / 'lab_step.png', of=panel(notebook))
 
     notebook.button('Run').click()
-    wait_for(notebook, r'(1[6-9]|[2-9]\d) generations lived')
+    wait_for(notebook, r'(3[3-9]|[4-9]\d) generations lived')      # two censuses, so that there is an account
     notebook.button('Pause').click()
     expect(notebook.button('Run')).to_be_enabled()
     paused = lived(notebook)
@@ -184,27 +184,33 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     passed('the picture is made')
 
     page(notebook, 'Knobs')
-    ticket = notebook.page.get_by_label('ticket', exact=True)
-    ticket.fill('-1')
-    ticket.press('Enter')
-    wait_for(notebook, 'ticket expected a number of at least 0')
-    ticket.fill('0.25')
-    ticket.press('Enter')
-    wait_for(notebook, r'from the next generation on: ticket = 0\.25')
-    notebook.button('Winter now').click()
-    wait_for(notebook, 'winter = 3')
+    contest = notebook.page.get_by_label('contest', exact=True)
+    contest.fill('-1')
+    contest.press('Enter')
+    wait_for(notebook, 'contest expected a number from 0 to 1')
+    contest.fill('0.25')
+    contest.press('Enter')
+    wait_for(notebook, r'from the next generation on: contest = 0\.25')
+    notebook.button('Change the world').click()
+    wait_for(notebook, 'expected a world that changes, got a static one')
     notebook.shot(pictures / 'lab_knobs.png', of=panel(notebook))
     assert lived(notebook) == paused, 'it went on although it was paused'
     notebook.button('Step').click()
     wait_for(notebook, rf'{paused + 1} generations lived')
     expect(panel(notebook)).not_to_contain_text('from the next generation on')     # it has been applied
-    assert ticket.input_value() == '0.25'
+    assert contest.input_value() == '0.25'
 
+    page(notebook, 'Population')
+    wait_for(notebook, 'Who is believed')
+    wait_for(notebook, 'latest births and deaths(.|\\n)*founder')
+    page(notebook, 'Gates')
+    wait_for(notebook, 'Where merges ended so far(.|\\n)*child took over')
     page(notebook, 'Organelle')
     organelles = notebook.page.get_by_label('organelle', exact=True)
-    chosen = organelles.locator('option').last.get_attribute('value')
-    organelles.select_option(chosen)
-    wait_for(notebook, 'rank')
+    chosen, other = (organelles.locator('option').nth(i).get_attribute('value') for i in (0, -1))
+    for one in (other, chosen):         # the first is believed most: it has learned, and adds something to the host
+        organelles.select_option(one)
+        wait_for(notebook, rf'Believed now, by family(.|\n)*Lineage\s+{one} \(')
     drawn(notebook, rf'How much {chosen} adds to the host', 'Singular values of',
           'Distance moved since birth|no movement since birth')
     notebook.shot(pictures / 'lab_organelle.png', of=panel(notebook))

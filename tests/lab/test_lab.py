@@ -19,20 +19,22 @@ from evolora.analysis.tables import balances, gather, load, world_rates, world_t
 from evolora.ecology.checkpoint_files import checkpoints
 from evolora.ecology.config import PRESETS, changed_config, load_config
 from evolora.ecology.diagnosis import PATIENCE
+from evolora.ecology.knobs import KNOBS
 from evolora.ecology.ecology import Ecology
 from evolora.evaluation.evaluation import example
 from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
 from evolora.tasks.forms import FORMS
-from evolora.assimilation.gates import EVENTS, GATES, gate_label
+from evolora.assimilation.gates import EVENTS, GATES, Gate, gate_label, register_gate
 from evolora.host.model import load_host, tiny_host
 from evolora.lab.lab import Lab
-from evolora.lab.live_charts import live_spec, points, stops
+from evolora.lab.live_charts import accounts, lanes, live_spec, points, stops
 from evolora.lab.runner import Runner
 from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.families import Cell
-from evolora.lab.html_views import View, answers_html, gates_html, look, organelle_html, shown, table_html
+from evolora.lab.html_views import (View, answers_html, gates_html, kept_of, look, look_at, organelle_html,
+                                    population_html, shown, table_html)
 from evolora.lab.widgets import TABS, error_html
 
 LONG = 300      # seconds; nothing takes that long, but a busy machine shall not fail a test
@@ -130,29 +132,17 @@ def test_a_job_runs_between_two_generations(ecology):
     assert seen == ('', True) and runner.wait(LONG) and ecology.generation == 3
 
 
-def test_a_run_ends_when_no_organelle_is_left(host, config):
-    poor = config.model_copy(update={'economy': config.economy.model_copy(update={
-        'ticket': 50., 'founder_energy': 1., 'floor': 0.})})
-    ecology = Ecology(host, poor)
-    lab = stepped(Lab(ecology), 50)
-    assert len(ecology.population) and 'bankrupt at its next ticket' in lab.error.value
-    stepped(lab, 50)
-    assert not len(ecology.population) and ecology.generation < 50 and lab.runner.error is None
-    assert 'no organelle is left' in lab.status.value and lab.step_button.disabled and lab.snapshot_html()
-    assert 'role="status"' in lab.error.value and 'no organelle is left after generation' in lab.error.value
-
-
-def test_a_run_in_which_nothing_is_earned_stops_and_the_panel_says_why(host, config, monkeypatch):
+def test_a_run_in_which_nothing_is_right_stops_and_the_panel_says_why(host, config, monkeypatch):
     monkeypatch.setattr(Form, 'grade', lambda _, task, text: Grade(False, 0., False))
-    def play(self, plan, tasks, real=Ecology._play):
-        answers = real(self, plan, tasks)
+    def play(self, plan, tasks, prompts, real=Ecology._play):
+        answers = real(self, plan, tasks, prompts)
         answers.texts = [HOSTILE[0] + HOSTILE[2]] * len(tasks)
         return answers
     monkeypatch.setattr(Ecology, '_play', play)
     lab = Lab(Ecology(host, config))
     lab.run()
     rest(lab)
-    assert (lab.ecology.generation, lab.runner.found.case) == (PATIENCE, 'unread') and len(lab.ecology.population)
+    assert (lab.ecology.generation, lab.runner.found.case) == (PATIENCE, 'unread')
     assert 'stopped, see below' in lab.status.value and not lab.run_button.disabled
     text = lab.error.value
     assert 'evolora calibrate' in text and '&lt;script&gt;' in text and '<script>' not in text and '\x1b' not in text
@@ -177,7 +167,7 @@ def test_patience_of_a_session_is_judged_by_its_tables_and_saved(tmp_path):
 def test_every_button_says_what_it_does_in_python(ecology):
     lab = Lab(ecology)
     buttons = [w for name, w in vars(lab).items() if name.endswith('_button')]
-    assert len(buttons) == 11 and all(b.description and 'lab.' in b.tooltip for b in buttons)
+    assert len(buttons) == 10 and all(b.description and 'lab.' in b.tooltip for b in buttons)
 
 
 def test_a_step_is_seen_everywhere(ecology):
@@ -194,10 +184,10 @@ def test_a_step_is_seen_everywhere(ecology):
             lab.select(next(id for id in ecology.population.ids if not ecology.population.is_noop(id)))
             rest(lab)
             assert 'Traits' in lab.organelle_page.value
-            assert all(words in plain(lab.weights) for words in ('norm of ΔW', 'Singular values', 'since birth'))
+            assert all(words in plain(lab.weights) for words in ('norm of ΔW', 'Singular values', 'birth'))
         if page == 'Similarity':
             rest(lab)
-            assert 'Cosine' in plain(lab.similarity) and 'since birth' in plain(lab.similarity), 'none has learned yet'
+            assert 'Cosine' in plain(lab.similarity) and 'Distance from birth' in plain(lab.similarity)
         if page == 'Log': assert 'ROI' in lab.log_page.value and repr(ecology.history[0]) in lab.ticker.value
     assert lab.error.value == ''
 
@@ -235,10 +225,12 @@ def test_weights_are_drawn_for_the_page_that_is_open_and_no_other(ecology, monke
         real = getattr(window, name)
         monkeypatch.setattr(window, name, lambda *given, real=real, name=name: calls.append(name) or real(*given))
     lab = stepped(Lab(ecology), 2)
+    learned = ecology.demography.table()['updates'].idxmax()
+    lab.select(next(id for id in ecology.population.ids if id != learned))
     assert not calls and not lab.weights.outputs
     opened(lab, 'Similarity')
     opened(lab, 'Organelle')
-    lab.select(next(id for id in ecology.population.ids if id != lab.organelle))
+    lab.select(learned)
     rest(lab)
     assert calls == ['population_specs', 'organelle_specs', 'organelle_specs'] and lab.organelle in plain(lab.weights)
     opened(lab, 'Live')
@@ -281,23 +273,15 @@ def test_charts_of_weights_do_without_what_is_not_there(ecology):
     assert 'not alive any more' in plain(rest(again).weights) and again.error.value == ''
 
 
-def test_winter_comes_at_the_press_of_a_button(ecology):
-    lab = Lab(ecology)
-    lab.winter_button.click()
-    assert ecology.controls.waiting[0] == {'winter': 3} and 'winter = 3' in lab.waiting.value
-    stepped(lab, 4)
-    assert [g.row['season'] for g in ecology.history] == ['winter'] * 3 + ['summer']
-
-
 def test_before_there_is_an_ecology_nothing_can_be_turned(host, config, tmp_path):
     with begin_session(tmp_path / 'run', host, config) as session: session.live(1, log=None)
     lab = Lab(tmp_path / 'run')
-    assert lab.winter_button.disabled and all(box.disabled for box in lab.knobs.values())
+    assert lab.world_button.disabled and all(box.disabled for box in lab.knobs.values())
     for page, out in (('Organelle', lab.weights), ('Similarity', lab.similarity)):
         assert 'press Step' in plain(getattr(opened(lab, page), 'similarity' if page == 'Similarity' else 'weights'))
     assert lab.ecology is None, 'a look loads no model'
     lab.step_button.click()
-    assert not rest(lab).winter_button.disabled and 'Cosine' in plain(lab.similarity)
+    assert not rest(lab).world_button.disabled and 'Cosine' in plain(lab.similarity)
 
 
 # which thread sets the buttons
@@ -378,15 +362,22 @@ def test_closing_leaves_the_ecology_alive(ecology):
 
 def test_knobs_are_turned_by_boxes_and_by_python_and_stand_where_they_stood_after_an_error(ecology):
     lab = stepped(Lab(ecology))
-    lab.knobs['ticket'].value = .125
-    assert ecology.controls.waiting[0] == {'ticket': .125} and '0.125' in lab.waiting.value
+    lab.knobs['bet'].value = .125
+    assert ecology.controls.waiting[0] == {'bet': .125} and '0.125' in lab.waiting.value
     stepped(lab)
-    assert ecology.knobs['ticket'] == .125 and lab.waiting.value == ''
-    lab.knobs['ticket'].value = -1.
-    assert 'nothing was turned' in lab.error.value and lab.knobs['ticket'].value == .125
-    lab.turn(winter=2)
+    assert ecology.market.config.bet == .125 and lab.waiting.value == ''
+    lab.knobs['bet'].value = 0.
+    assert 'above 0 and at most 1' in lab.error.value and lab.knobs['bet'].value == .125
+    lab.turn(contest=1., newborn=.3)
     stepped(lab)
-    assert lab.knobs['winter'].value == 1 and ecology.controls.waiting[0] == {}, 'the panel turned a knob by itself'
+    assert (lab.knobs['contest'].value, lab.knobs['newborn'].value) == (1., .3)
+    assert ecology.controls.waiting[0] == {}, 'the panel turned a knob by itself'
+
+
+def test_a_box_for_each_knob_says_which_values_it_takes(ecology):
+    rows = opened(lab := stepped(Lab(ecology)), 'Knobs').tabs.children[TABS.index('Knobs')].children[0].children
+    assert [row.children[0] for row in rows] == list(lab.knobs.values()) and list(lab.knobs) == list(KNOBS)
+    for row, knob in zip(rows, KNOBS.values(), strict=True): assert knob.bounds in row.children[1].value
 
 
 def test_a_selection_survives_while_its_organelle_is_alive(ecology):
@@ -447,7 +438,7 @@ def test_the_last_verdict_on_an_answer_counts_once_and_is_worth_what_waits(ecolo
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
     rest(lab)
     for button in (lab.up_button, lab.up_button, lab.down_button): button.click()
-    assert 'negative feedback: worth 2 in the next generation' in lab.feedback_text.value
+    assert 'negative feedback: weight 2 in the next lesson' in lab.feedback_text.value
     assert ecology.controls.waiting[1] == 1
     stepped(lab)
     assert [(f['up'], f['reward']) for f in ecology.history[-1].feedback] == [(False, -2.)]
@@ -463,8 +454,9 @@ def test_feedback_that_a_generation_has_applied_is_not_given_again_while_it_last
     lab = stepped(Lab(ecology))
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
     rest(lab).feedback(True)
-    begun, go, real = threading.Event(), threading.Event(), ecology._plan
-    monkeypatch.setattr(ecology, '_plan', lambda: begun.set() or go.wait(LONG) and real(), raising=False)
+    begun, go, real = threading.Event(), threading.Event(), ecology.serving.rounds
+    monkeypatch.setattr(ecology.serving, 'rounds', lambda applied: begun.set() or go.wait(LONG) and real(applied),
+                        raising=False)
     lab.step()
     assert begun.wait(LONG)
     lab.down_button.click()
@@ -477,12 +469,12 @@ def test_feedback_that_a_generation_has_applied_is_not_given_again_while_it_last
 
 def test_an_error_stands_until_the_next_thing_is_asked_for(ecology, monkeypatch):
     lab = stepped(Lab(ecology))
-    lab.knobs['ticket'].value = -1.
+    lab.knobs['bet'].value = -1.
     stood = lab.error.value
     assert 'nothing was turned' in stood
     lab.runner.run(2)           # not by way of this panel
     assert rest(lab).error.value == stood and ecology.generation == 3
-    lab.knobs['ticket'].value = .5
+    lab.knobs['bet'].value = .5
     assert lab.error.value == ''
     for call in (lab.step, lab.pause, lab.stop, lambda: lab.turn(tau=.1), lambda: lab.ask('x', max_new_tokens=1)):
         rest(lab).error.value = stood
@@ -537,14 +529,14 @@ def test_an_ecology_that_broke_off_half_way_is_over_and_new_helps(ecology, monke
     breaks_once(ecology, monkeypatch)
     lab.run(5)
     rest(lab)
-    owned = ecology.ledger.balances
+    held = ecology.market.balances
     assert ecology.half and ecology.generation == 1 and 'out of memory' in lab.error.value
     assert 'ended half-way' in lab.status.value and 'New' in lab.status.value
-    over = lab.step_button, lab.run_button, lab.many_button, lab.ask_button, lab.winter_button
+    over = lab.step_button, lab.run_button, lab.many_button, lab.ask_button, lab.world_button
     assert all(button.disabled for button in over)
     with pytest.raises(ValueError, match='half-way'): lab.step()
     with pytest.raises(ValueError, match='half-way'): rest(Lab(ecology)).step()
-    assert ecology.ledger.balances == owned, 'the tickets were paid once'
+    assert ecology.market.balances == held, 'the stakes moved once'
     again = rest(Lab(ecology))
     again.new('debug', 1)
     assert not rest(again).step_button.disabled and stepped(again).view.generation == 1
@@ -554,7 +546,7 @@ def test_new_clears_what_was_seen(ecology, monkeypatch):
     lab = opened(stepped(Lab(ecology)), 'Organelle')
     lab.ask('Sort the letters: jghn', max_new_tokens=4)
     for page in TABS: opened(lab, page)
-    lab.turn(ticket=.25)
+    lab.turn(bet=.25)
     assert all(x.value for x in (lab.answers, lab.population_page, lab.organelle_page, lab.waiting, lab.ticker))
     go, real = threading.Event(), module.world_of
     monkeypatch.setattr(module, 'world_of', lambda *how: lambda: go.wait(LONG) and real(*how)())
@@ -615,7 +607,7 @@ def test_a_configuration_of_ones_own_is_a_preset(ecology, tmp_path):
 
 def test_a_lab_that_is_closed_does_nothing_and_says_so(ecology):
     over, lab = stepped(Lab(ecology)), rest(Lab(ecology))
-    for call in (over.step, over.run, over.pause, over.stop, over.new, lambda: over.turn(ticket=.5),
+    for call in (over.step, over.run, over.pause, over.stop, over.new, lambda: over.turn(bet=.5),
                  lambda: over.ask('Sort the letters: jghn'), lambda: over.feedback(True)):
         with pytest.raises(ValueError, match=r'closed.*Lab\(') as e: call()
         assert '\n' not in str(e.value)
@@ -684,12 +676,12 @@ def test_the_boxes_of_new_are_labelled_as_such(ecology):
 def test_a_look_loads_no_model_and_resume_does(host, config, tmp_path):
     with begin_session(tmp_path / 'run', host, config) as session: session.live(2, log=None)
     lab = Lab(tmp_path / 'run')
-    with pytest.raises(ValueError, match='resume'): lab.turn(ticket=.5)
+    with pytest.raises(ValueError, match='resume'): lab.turn(bet=.5)
     assert lab.ecology is None
     ecology = lab.resume()
     rest(lab)
     assert ecology is lab.ecology is lab.resume() and ecology.generation == 2
-    assert not lab.winter_button.disabled and lab.knobs['ticket'].value == ecology.knobs['ticket']
+    assert not lab.world_button.disabled and lab.knobs['bet'].value == ecology.knobs['bet']
     assert stepped(lab).view.generation == 3
     assert rest(Lab(Ecology(host, config))).resume() and rest(Lab(preset='debug', seed=3)).resume().seed == 3
 
@@ -705,14 +697,14 @@ def test_what_was_lived_before_is_shown_too(host, config, tmp_path):
     assert logged(stepped(watching)) == [0, 1, 2]
 
 
-def test_the_books_of_an_organelle_come_to_what_it_owns(host, config, tmp_path):
+def test_the_books_of_an_organelle_come_to_the_stakes_that_it_holds(host, config, tmp_path):
     folder = tmp_path / 'run'
     with begin_session(folder, host, config) as session: session.live(2, log=None)
     def check(lab, since):
         assert lab.view.since == since and set(lab.view.alive.index) <= set(lab.view.books)
-        for id, energy in lab.view.alive['energy'].items():
+        for id, belief in lab.view.alive['belief'].items():
             whole = lab.view.births[id]['generation'] >= since
-            assert not whole or sum(lab.view.books[id].values()) == pytest.approx(energy)
+            assert not whole or sum(lab.view.books[id].values()) == pytest.approx(belief)
             assert ('over its life' if whole else f'since generation {since}') in organelle_html(lab.view, id)
     lab = Lab(folder)
     check(lab, 0)
@@ -813,23 +805,56 @@ def test_a_folder_without_checkpoint_is_shown(ecology, tmp_path):
 
 
 def test_a_folder_says_what_the_ecology_says(host, config, tmp_path):
-    from evolora.analysis.tables import load
-    from evolora.lab.html_views import look_at
-    with begin_session(tmp_path / 'run', host, load_config('ecology')) as session: session.live(2, log=None)
-    here, there = look(session.ecology), look_at(load(tmp_path / 'run'))
-    pd.testing.assert_frame_equal(here.alive.sort_index(), there.alive.sort_index(), check_dtype=False)
+    with begin_session(tmp_path / 'run', host, config) as session: session.live(7, log=None)
+    data = load(tmp_path / 'run')
+    here, there = look(session.ecology, kept=kept_of(data)), look_at(data)
+    both = list(there.alive)
+    assert set(here.alive) - set(both) == {'leads', 'updates', 'as the host'}, 'what only weights and beliefs can tell'
+    pd.testing.assert_frame_equal(here.alive[both].sort_index(), there.alive.sort_index(), check_dtype=False)
     assert [v['sentence'] for v in here.decisions] == [v['sentence'] for v in there.decisions]
 
 
-def test_the_share_of_right_answers_is_seen_before_any_organelle_is_more_competent(ecology):
-    ecology.run(1, log=None)
-    table, asked = look(ecology).alive, ecology.demography.recent
-    assert (table['competence'] == 0).all() and len(asked), 'nothing sets them apart yet'
-    share = asked.groupby(['organelle', 'family', 'depth', 'task'])['success'].mean().groupby('organelle').mean()
-    known = table['answers'] > 0
-    assert table['right'][known].to_dict() == pytest.approx(share.reindex(table.index[known]).to_dict())
-    assert share.max() > 0 and table['right'][~known].isna().all()
-    assert '<th scope="col" class=n><bdi>right</bdi></th>' in table_html(table)
+def test_what_is_kept_of_records_is_what_the_tables_of_the_run_say(host, config, tmp_path):
+    session = begin_session(tmp_path / 'run', host, config)
+    lab = stepped(Lab(session), 7)
+    kept, told = lab.memory.kept, kept_of(load(tmp_path / 'run'))
+    assert kept.lived == told.lived and kept.births == told.births and list(kept.events) == list(told.events)
+    assert list(kept.tests) == list(told.tests) and [r['generation'] for r in kept.evolution] == [
+        r['generation'] for r in told.evolution] == [5]
+    assert {id: pytest.approx(own) for id, own in told.books.items()} == kept.books
+    pd.testing.assert_frame_equal(*(pd.DataFrame(k.stakes).sort_values(['generation', 'organelle'], ignore_index=True)
+                                    for k in (kept, told)), check_dtype=False)
+    lab.close()
+    session.close()
+
+
+def test_the_living_are_listed_by_belief_with_what_they_answered_and_where_they_lead(ecology):
+    lab, episodes = Lab(ecology), []
+    lab.runner.watchers.append(lambda record: episodes.extend(record.episodes if record else ()))
+    table, beliefs = stepped(lab, 3).view.alive, ecology.market.table()
+    assert table['belief'].is_monotonic_decreasing and table['belief'].to_dict() == ecology.market.balances
+    asked = pd.DataFrame(episodes).groupby('organelle')['success'].agg(['mean', 'size'])
+    assert table['answers'].sum() == len(episodes) and table['right'].dropna().to_dict() == pytest.approx(
+        asked['mean'].to_dict())
+    led = {id: words.split(', ') for id, words in table['leads'].items() if words != '–'}
+    told = {f: id for id, families in led.items() for f in families}
+    assert told == {f: ecology.market.leader(f) for f in beliefs.index}
+    page = opened(lab, 'Population').population_page.value
+    assert all(event['reason'] in page for event in lab.view.events) and 'Who answers in which family' in page
+    lab.select(beliefs.iloc[0].idxmax())
+    card = opened(lab, 'Organelle').organelle_page.value
+    assert 'Believed now, by family' in card and 'plasticity' in card and 'parents: none' in card
+
+
+def test_gates_are_seen_with_their_sentences_and_the_children_that_were_tested(host, config):
+    ecology, found = Ecology(host, changed_config(config, {'merging': {'share': 1.}})), []
+    lab = Lab(ecology)
+    lab.runner.watchers.append(lambda record: found.extend(record.decisions if record else ()))
+    page = opened(stepped(lab, 8), 'Gates').gates_page.value
+    assert all(shown(str(d)) in page for d in ecology.history[-1].decisions) and ecology.history[-1].decisions
+    tested = [d for d in found if d.final and 'e' in d.numbers]
+    assert tested and [t['generation'] for t in lab.view.tests] == [d.generation for d in tested][::-1]
+    assert all(f"{d.numbers['e']:.3g}" in page and gate_label(d.gate) in page for d in tested)
 
 
 # hostile text
@@ -839,14 +864,18 @@ def test_hostile_text_does_nothing(ecology, text):
     ecology.step()
     view = look(ecology)
     one = view.alive.index[0]
-    evil = View(text, {text: text}, view.rows, view.alive.rename(index={one: text}).assign(niche=text),
+    evil = View(text, {text: text}, view.rows, view.alive.rename(index={one: text}).assign(leads=text),
                 {text: view.births[one] | {'operator': text, 'parents': [text], 'traits': {text: text}}},
                 [dict(organelle=text, partners=[text], gate=text, final=True, sentence=f'{text}: {text}')],
-                [dict(view.ledger[0], organelle=text, reason=text)], {text: {text: 1e300}}, 1)
+                [dict(view.ledger[0], organelle=text, reason=text)], {text: {text: 1e300}}, 1,
+                beliefs=view.beliefs.rename(index=lambda _: text, columns={one: text}),
+                events=[dict(view.events[0], organelle=text, operator=text, parents=[text], reason=text)],
+                tests=[dict(generation=0, organelle=text, partners=[text], gate=text,
+                            numbers={'e': text, 'best': text})])
     lab = rest(Lab(ecology))
     lab.draw(evil)
     lab.fail(ValueError(text))
-    pages = [organelle_html(evil, text), gates_html(evil), table_html(evil.alive), shown(text), lab.snapshot_html(),
+    pages = [organelle_html(evil, text), gates_html(evil), population_html(evil), shown(text), lab.snapshot_html(),
              answers_html(pd.DataFrame({'text': [text], 'tokens': [1], f'to {text}': [-1.]}, index=[text])),
              lab.error.value, lab.head.value]
     for page in pages:
@@ -859,7 +888,7 @@ def test_hostile_text_does_nothing(ecology, text):
 
 def test_the_data_of_the_curves_is_bounded_and_keeps_totals(ecology):
     ecology.run(3, log=None)
-    rows = [ecology.history[i % 3].row | {'generation': i, 'gates': {'ready': 1, f'x{i}': 9}} for i in range(10_001)]
+    rows = [ecology.history[i % 3].row | {'generation': i, 'gates': {'no_pair': 1, f'x{i}': 9}} for i in range(10_001)]
     drawn = points(rows)
     assert len(drawn) <= 500 and sum(p['births'] for p in drawn) == sum(r['births'] for r in rows)
     assert sum(s['turns'] for s in stops(rows)) == len(rows), 'only decisions of gates are counted'
@@ -867,18 +896,54 @@ def test_the_data_of_the_curves_is_bounded_and_keeps_totals(ecology):
     assert gather(ecology.history).generations.shape[0] == 3
 
 
-def test_a_gate_keeps_its_colour_while_a_run_goes_on(ecology):
+def test_the_gates_have_a_lane_each_in_the_order_in_which_they_are_met(ecology, monkeypatch):
     ecology.run(1, log=None)
-    names = [*GATES, *EVENTS, 'ready']
-    def colors(kept):       # a picture has five gates at most, and the others
-        counts = {name: 1 + 99 * (name in kept) for name in names}
-        scale = live_spec([ecology.history[0].row | {'gates': counts}])['vconcat'][-1]['encoding']['color']['scale']
-        assert set(scale['domain']) == {*map(gate_label, kept), 'other'}
-        return dict(zip(scale['domain'], scale['range'], strict=True))
-    drawn = [colors(names[i:i + 5]) for i in range(len(names) - 4)]
-    for one, other in zip(drawn, drawn[1:]): assert all(other[name] == one[name] for name in one.keys() & other.keys())
-    everything = {name: color for picture in drawn for name, color in picture.items()}
-    assert len(set(everything.values())) == len(names) + 1, 'two of them look alike'
+    def drawn(*names): return live_spec([ecology.history[0].row | {'gates': {name: 1 for name in names}}])['vconcat'][2]
+    usual = drawn('no_pair')
+    assert drawn('took_over') == usual, 'the same lanes, whatever was met'
+    order = usual['encoding']['y']['scale']['domain']
+    assert order == [gate_label(name) for name in [*EVENTS, *reversed(GATES)]] and len({*order}) == len(order)
+    monkeypatch.setattr(GATES, 'own', GATES.own.copy())
+    register_gate(Gate('patience', 'has it waited?', 'waited', '>=', 'least', 'waited {waited}, {least} expected',
+                       lambda *_: dict(waited=1, least=0), label='impatient'))
+    try:
+        assert drawn('no_pair') == usual and lanes([{'gates': {'patience': 1}}])[:2] == ('no_pair', 'patience')
+        assert drawn('patience')['encoding']['y']['scale']['domain'][-2:] == ['impatient', gate_label('no_pair')]
+    finally: del GATES['patience']
+
+
+ACCOUNT = dict(before=.5, after=.56, selection=.02, learning=.06, birth=-.01, merge=0., arrivals=-.01, reliability=.4,
+               income=None, children={'o5': {}})
+
+
+def test_the_bars_of_an_account_begin_at_0_and_come_to_the_whole_change():
+    bars, whole = accounts([ACCOUNT | {'generation': g} for g in (5, 8, 11)])
+    assert [w['change'] for w in whole] == [pytest.approx(.06)] * 3 and [w['children'] for w in whole] == [1] * 3
+    for bar in bars[:5]: assert bar['high'] - bar['low'] == pytest.approx(abs(bar['change']))
+    up, down = ([b for b in bars[:5] if sign * b['change'] > 0] for sign in (1, -1))
+    assert min(b['low'] for b in up) == max(b['high'] for b in down) == 0
+    assert max(b['high'] for b in up) == pytest.approx(.08) and min(b['low'] for b in down) == pytest.approx(-.02)
+    assert all(8.5 - 3 < bar['begin'] < bar['end'] == 8.5 for bar in bars[5:10]), 'it ends with its census'
+    many, sums = accounts([ACCOUNT | {'generation': g} for g in range(600)])
+    assert len(sums) == 60 and sum(w['change'] for w in sums) == pytest.approx(36) and len(many) == 300
+    assert accounts([]) == ([], [])
+    alone = accounts([ACCOUNT | {'generation': 31}])[0][0]
+    assert 15.5 <= alone['begin'] < alone['end'] == 31.5, 'the census before the first account was half as late'
+    odd, = accounts([ACCOUNT | {'generation': 1, 'learning': float('nan'), 'reliability': 'x', 'children': None}])[1]
+    assert odd['reliability'] is None and odd['change'] == pytest.approx(0) and odd['children'] == 0
+
+
+def test_a_census_is_drawn_and_its_numbers_are_a_table(ecology):
+    lab = stepped(Lab(ecology), 5)
+    charts = lambda: next(iter(lab.charts.outputs[0]['data'].values()))
+    assert lab.evolution.empty and charts()['datasets']['terms'] == [] and len(charts()['vconcat']) == 3
+    stepped(lab)
+    row, = ecology.history[-1].evolution
+    assert lab.evolution['generation'].tolist() == [5] and lab.evolution['learning'].iloc[0] == row['learning']
+    assert charts()['datasets']['whole'][0]['change'] == pytest.approx(row['after'] - row['before'], abs=1e-5)
+    assert len(charts()['vconcat']) == 4
+    held = charts()['datasets']['stakes']
+    assert {r['organelle'] for r in held if r['generation'] == 5} == set(ecology.population.ids)
 
 
 def test_an_error_is_one_line_with_a_traceback_for_those_who_ask():
@@ -955,15 +1020,14 @@ def test_a_run_that_a_hand_changed_is_the_same_in_the_lab_after_it_was_resumed(c
     watching = rest(Lab(tmp_path / 'run'))
     assert bands(watching) == [(0, 0, 0, False), (1, 2, 1, True)]
     seen = watching.view.alive
-    assert seen['stakes'].sum() == pytest.approx(1) and seen['state'].tolist() == kept.alive['state'].tolist()
+    assert seen['belief'].sum() == pytest.approx(1) and seen['state'].tolist() == kept.alive['state'].tolist()
     resumed = resume_session(tmp_path / 'run', host=changing.host)
     lab = stepped(Lab(resumed))
     assert bands(lab) == [(0, 0, 0, False), (1, 2, 1, True), (3, 3, 2, True)]
     # What the lab collected from record to record is what the tables of the run say.
-    assert world_rates(lab.memory.counts).equals(world_table(load(tmp_path / 'run')))
-    held = balances(load(tmp_path / 'run')).set_index(['generation', 'organelle'])['energy']
-    assert lab.memory.stakes.set_index(['generation', 'organelle'])['energy'].sort_index().to_dict() == pytest.approx(
-        held.to_dict())
+    assert world_rates(lab.memory.kept.counts).equals(world_table(load(tmp_path / 'run')))
+    held = balances(load(tmp_path / 'run')).set_index(['generation', 'organelle'])['stakes']
+    assert lab.view.stakes.set_index(['generation', 'organelle'])['stakes'].to_dict() == pytest.approx(held.to_dict())
     lab.close()
     resumed.close()
 
@@ -974,7 +1038,7 @@ def test_the_card_counts_what_an_organelle_did_in_each_world(changing):
     lab.select(one)
     page = opened(lab, 'Organelle').organelle_page.value
     rows = lab.view.known.loc[one]
-    assert 'Worlds that it knows' in page and 'Believed now, by family' in page and 'Energy' not in page
+    assert 'Worlds that it knows' in page and 'Believed now, by family' in page
     for where, row in rows.iterrows(): assert f'<bdi>{where}</bdi></th><td class="n">' in page
     best = rows['low'].idxmax()
     assert lab.view.alive.loc[one, 'knows best'] == (f"{best} ({rows.loc[best, 'right']:.0%} of "
@@ -982,4 +1046,4 @@ def test_the_card_counts_what_an_organelle_did_in_each_world(changing):
     assert 'knows best' in opened(lab, 'Population').population_page.value
     answered = {e['organelle'] for e in changing.history[-1].episodes}
     for id, row in lab.view.alive.iterrows():
-        assert (row['state'] == 'dormant') == (changing.ledger.balance(id) < .2 and id not in answered)
+        assert (row['state'] == 'dormant') == (changing.market.balance(id) < .2 and id not in answered)

@@ -371,7 +371,7 @@ def test_foreign_peft_folders(pop, tmp_path):
 @pytest.fixture
 def saved(pop, tmp_path):
     pop.death('o2')
-    pop.birth(draw(pop, 4, seed=4), traits=Traits(step=.0321, explore=1 / 3), parents=('o1', 'o3'), generation=7,
+    pop.birth(draw(pop, 4, seed=4), traits=Traits(step=.0321, plasticity=1 / 3), parents=('o1', 'o3'), generation=7,
               operator='crossover')
     pop.birth()
     pop.death('o5')
@@ -382,7 +382,7 @@ def saved(pop, tmp_path):
 def test_save_and_load_are_exact(pop, saved):
     back = Population.load(saved, pop.host)
     assert list(back) == list(pop) and back.weights_hash() == pop.weights_hash() and back.births == pop.births == 5
-    assert back['o4'] == Organelle('o4', 1, 4, Traits(step=.0321, explore=1 / 3), ('o1', 'o3'), 7, 'crossover')
+    assert back['o4'] == Organelle('o4', 1, 4, Traits(step=.0321, plasticity=1 / 3), ('o1', 'o3'), 7, 'crossover')
     for n in pop.shapes:
         assert torch.equal(pop.stack.A[n], back.stack.A[n]) and torch.equal(pop.stack.B[n], back.stack.B[n])
     assert back.birth().id == 'o6'
@@ -431,8 +431,8 @@ def _edit_member(**changes): return lambda saved: saved['organelles'][1].update(
                           _edit(organelles=[]), _edit(targets=['q_proj']),
                           _edit_member(id='o1'), _edit_member(id='x'), _edit_member(slot=0),
                           _edit_member(slot=99), _edit_member(rank=7), _edit_member(rank=2),
-                          _edit_member(traits={'explore': 9}), _edit_member(born=-1),
-                          _edit_member(parents='o1')])
+                          _edit_member(traits={'step': 9}), _edit_member(traits={'appetite': 1.}),
+                          _edit_member(born=-1), _edit_member(parents='o1')])
 def test_edited_saves_are_refused(pop, saved, edit):
     path = saved/'population.json'
     found = json.loads(path.read_text())
