@@ -63,7 +63,7 @@ def test_it_is_asked_and_lives_like_any_other(path):
     assert together.tokens[1] == alone.tokens[0]
     ecology = Ecology(host, load_config('debug'))
     ecology.step()
-    assert ecology.ledger.audit().balanced
+    assert ecology.market.audit().balanced
 
 
 def test_the_second_time_is_the_first(path, cache, capfd):

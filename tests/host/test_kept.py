@@ -262,11 +262,11 @@ def test_a_run_states_its_form_and_refuses_another(tmp_path):
     with pytest.raises(ValueError, match='changed after the run began'): resume_session(tmp_path / 'run', host)
 
 
-def test_the_ledger_of_an_ecology_is_that_of_the_bill():
+def test_the_record_of_an_ecology_is_that_of_the_bill():
     host, config = lively()
     ecology = Ecology(host, config)
     record = ecology.step()
-    assert abs(ecology.ledger.audit().discrepancy) < 1e-9
+    assert abs(ecology.market.audit().discrepancy) < 1e-9
     assert record.row['gflops']['play'] == pytest.approx(sum(e['gflops'] for e in record.episodes))
     one = record.episodes[0]
     assert one['gflops'] * 1e9 < host.meter.answer(one['prompt_tokens'], one['new_tokens'])

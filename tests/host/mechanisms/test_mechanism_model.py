@@ -380,8 +380,8 @@ def test_the_commands(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'mine.py').write_text(variant('matrix_mixers', 'linear'))
     (tmp_path / 'small.yaml').write_text(yaml.safe_dump({'founders': 2, 'capacity': 3, 'cells': ['logic.bool:1'],
-                                                         'curriculum': {'budget': 4., 'copies': 2},
-                                                         'variation': {'mu': 2}, 'max_new_tokens': 4}))
+                                                         'curriculum': {'copies': 2}, 'market': {'questions': 4},
+                                                         'max_new_tokens': 4}))
     threads = torch.get_num_threads()
     assert command(capsys, 'host', 'train', '--attention', 'mine.py', '--steps', 1, '--out', 'host', '--threads',
                    threads)[0] == 0
