@@ -47,7 +47,7 @@ from .serving import (
     graded as graded, settle as settle, to_score as to_score,
 )
 from .succession import (
-    Census as Census, Succession as Succession, Turnover as Turnover, drawn_parents as drawn_parents,
+    Census as Census, Luck as Luck, Succession as Succession, Turnover as Turnover, drawn_parents as drawn_parents,
     shared as shared,
 )
 from .ecology import (

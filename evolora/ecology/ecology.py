@@ -85,14 +85,16 @@ class Ecology:
         "The random stream of this generation for a purpose"
         return stream(self.seed, generation=self.generation, purpose=purpose, organelle=organelle)
 
-    def step(self) -> Generation:
+    def step(self, questions: int | None = None) -> Generation: # fewer than usual, where no more can be paid
         "Run one generation and return its record; RuntimeError if the last one broke off"
+        if questions is not None and not 1 <= questions <= (most := self.config.market.questions):
+            raise ValueError(f"questions expected 1 to {most}, got {questions}; raise market.questions for more")
         with self.still():
             if self.half: raise RuntimeError(f"generation {self.generation} ended half-way; begin anew or resume a run")
             self.half, self._timing = True, {}
             applied = self.controls.apply(self.generation)
             self.tune()
-            with self._timed('serve'): service, learned, scored = self.serving.rounds(applied)
+            with self._timed('serve'): service, learned, scored = self.serving.rounds(applied, questions)
             self.succession.observe(service.episodes)
             with self._timed('merge'): decisions = self._merge(service.episodes, learned)
             with self._timed('renew'): scored += self.serving.renew()

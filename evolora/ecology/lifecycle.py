@@ -72,7 +72,8 @@ def found(self: Demography, generation: int, *, rank: int, traits: Traits, step:
 
 @patch
 def _welcome(self: Demography, one: Organelle, generation: int, reason: str = 'birth') -> Organelle:
-    self.market.welcome(one.id, () if one.operator == 'merge' else one.parents)
+    if one.operator == 'founder': self.market.enter(one.id, 1 / (1 + len(self.market.holders)))    # all begin alike
+    else: self.market.welcome(one.id, () if one.operator == 'merge' else one.parents)
     self.plasticity.inherit(one.id, one.parents, one.operator)
     self.births[one.id] = {n: (A.cpu(), B.cpu()) for n, (A, B) in self.population.factors(one.id).items()}
     self._note('birth', one, generation, reason)

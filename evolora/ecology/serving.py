@@ -209,6 +209,10 @@ class Serving:
         "Who answers"
         return chosen(self.market, task.family, rng)
 
+    def leader(self, family: str) -> str:
+        "Who would answer an exam in this family just now"
+        return self.market.leader(family)
+
     def settle(self, answers: Sequence[Graded]) -> Bill: # of scoring
         "What follows from graded answers for who is asked next"
         return settle(self.market, self.ecology.population, answers, **self.how)
@@ -228,12 +232,13 @@ class Serving:
 
 # %% ../../nbs/07_ecology/08_serving.ipynb #ser00021
 @patch
-def rounds(self: Serving, applied) -> tuple[Service, pd.DataFrame, Bill]:
+def rounds(self: Serving, applied, n: int | None = None) -> tuple[Service, pd.DataFrame, Bill]: # questions, if fewer
     "All rounds of a generation: what happened, the updates, and the bill of scoring"
     e, c, service, learned, scored, begin = self.ecology, self.market.config, Service(), [], Bill(), 0
-    chosen = e.curriculum.choose(round(e.config.curriculum.chosen * c.questions))
-    questions, rng = asked([*e.cells.values()], c.questions, e.rng('questions'), chosen), e.rng('choice')
-    tasks, starts = e.put(questions), range(0, c.questions, c.round)
+    n = n or c.questions
+    chosen = e.curriculum.choose(round(e.config.curriculum.chosen * n))
+    questions, rng = asked([*e.cells.values()], n, e.rng('questions'), chosen), e.rng('choice')
+    tasks, starts = e.put(questions), range(0, n, c.round)
     for k, start in enumerate(starts):
         few = slice(start, start + c.round)
         scored += self._round(service, questions[few], tasks[few], start, rng)
@@ -260,7 +265,8 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
     given = graded(each, prompts, plan.organelle, answers, episodes['success'])[::len(copies)]
     for a in given:
         if a.right: self.met.add(a.family, a.prompt, a.tokens, met)
-    return self.settle(given)
+    drawn = e.rng('scored', start).random(len(given)) < self.market.config.scored
+    return self.settle([a for a, one in zip(given, drawn) if one])
 
 @patch
 def _price(self: Serving, episodes: dict[str, list]) -> None:

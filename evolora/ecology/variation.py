@@ -113,6 +113,8 @@ class VariationConfig(BaseModel):
     offspring: int = Field(1, ge=0, description='children that are born then')
     selection: str = Field('shared', pattern='^(shared|absence|lot)$', description='whether who bears and '
                            'who leaves goes by shared success, by what would be lost without them, or by lot')
+    sure: float = Field(.05, gt=0, le=1, description='p-value of no difference in worth, above which no organelle is '
+                                                     'judged; 1: always judged')
     spread: float = Field(0., ge=0, le=2, description='decades over which the plasticity of founders and newcomers '
                                                       'is spread')
     crossover: float = Field(.25, ge=0, le=1, description='probability that a child has two parents')

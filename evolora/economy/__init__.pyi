@@ -6,5 +6,6 @@ from .prices import (
     revenue as revenue, reward as reward, roi as roi,
 )
 from .market import (
-    Audit as Audit, Book as Book, Market as Market, MarketConfig as MarketConfig, likelihood_of as likelihood_of,
+    Audit as Audit, Book as Book, Market as Market, MarketConfig as MarketConfig, foremost as foremost,
+    likelihood_of as likelihood_of,
 )

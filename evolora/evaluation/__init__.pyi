@@ -1,4 +1,5 @@
 from . import evaluation as evaluation
+from . import fitness_exam as fitness_exam
 from . import forgetting as forgetting
 from . import free_questions as free_questions
 from . import host_calibration as host_calibration
@@ -37,4 +38,7 @@ from .host_calibration import (
 )
 from .world_exam import (
     exam_in_world as exam_in_world, exam_in_worlds as exam_in_worlds,
+)
+from .fitness_exam import (
+    Ranks as Ranks, census as census, fitness_ranks as fitness_ranks, gold_census as gold_census,
 )

@@ -18,6 +18,7 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from ..ecology.run_folder import config_hash
+from ..economy.market import foremost
 from .evaluation import COLUMNS, KEY, candidates, answer_all, form_of, listed
 from ..tasks.family import Task
 from ..tasks.forms import Form
@@ -152,8 +153,9 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
 def believed_router(ecology) -> Router: # an `Ecology`
     "Whoever is believed most in each family just now; it takes no answer"
     population, market = ecology.population, ecology.market
-    return Router(by='family', table={f: market.leader(f) for f in market.families}, fitted=(), answers=0, gflops=0.,
-                  best=max(population.ids, key=market.balance), weights=population.weights_hash(),
+    table = {f: ecology.serving.leader(f) for f in market.families}
+    return Router(by='family', table=table, fitted=(), answers=0, gflops=0.,
+                  best=foremost(market.balances), weights=population.weights_hash(),
                   cells=tuple(ecology.cells), form=ecology.host.form)
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #d5040559

@@ -22,6 +22,7 @@ from fastcore.basics import patch
 
 from ..ecology.checkpoint_files import checkpoints, prune, read_checkpoint, write_checkpoint
 from ..ecology.ecology import Ecology
+from ..ecology.price_equation import PriceTerms
 from ..ecology.record import hashes_of
 from ..ecology.run_folder import config_hash, differences
 from ..evaluation.evaluation import (Evaluation, answer, answer_all, holdout, oracle, samples, selection,
@@ -41,11 +42,15 @@ from ..utils.randomness import stream
 # %% ../../nbs/13_experiments/04_baselines.ipynb #ba2fda60
 _EVERYWHERE, _GOLD = dict(blocks=None), dict(source='gold', blocks=None, tasks=256, copies=1)
 _ALONE = dict(founders=1, capacity=1, market=dict(recruit=False), variation=dict(every=0), merging=dict(share=0.))
-# Nine seats, and each answers as often as it is believed; after each generation up to eight children take the seats of
-# those that are worth least. Smaller mutations are not told apart by a census, so nobody leaves for a child.
+# Nine seats, and each answers as often as it is believed; after each generation eight children take the seats of those
+# that are worth least by 16 right answers. These tell differences of some .2 in likelihood apart, and no smaller ones.
 _SEARCH = dict(founders=9, capacity=9, founder_step=.6, traits=dict(step=.6), plasticity=dict(rule='none'),
-               curriculum=dict(copies=1), market=dict(contest=0., recruit=False, protect=0),
-               variation=dict(every=1, offspring=8), merging=dict(share=0.))
+               curriculum=dict(copies=1), market=dict(contest=0., recruit=False, protect=0, met=16, scored=.25),
+               variation=dict(every=1, offspring=8, sure=1.), merging=dict(share=0.))
+# Founders whose learning rates are spread over two decades; the contest lets several of them learn for a while.
+_SPREAD = dict(founders=6, capacity=6, founder_step=0., merging=dict(share=0.), variation=dict(spread=2., every=8),
+               market=dict(recruit=False, contest=.2, books='all', bet=.2, even=.001, scored=.5, protect=2))
+_NO_BIRTHS = dict(variation=dict(spread=2., every=0))
 def _rule(name, rate, **more): return PlasticityConfig(rule=name, learning_rate=rate, **more)
 
 # Learning rates, ranks, blocks, batches and noise were chosen on the selection stream.
@@ -77,6 +82,18 @@ CONDITIONS: dict[str, Condition] = {c.name: c for c in (
     Condition(name='lot', source='life', what='the ecology; who bears and who leaves is drawn by lot',
               changes=dict(variation=dict(selection='lot'))),
     Condition(name='ecology', source='life', what='the whole: stakes by likelihood, learning, births, deaths, merges'),
+    Condition(name='spread', source='life', what='an ecology of founders that learn at different rates',
+              changes=_SPREAD),
+    Condition(name='spread_lot', source='life', what='the same; who bears and who leaves is drawn by lot',
+              changes=_SPREAD | {'variation': _SPREAD['variation'] | {'selection': 'lot'}}),
+    Condition(name='spread_stakes', source='life', what='the same without births and deaths: stakes alone select',
+              changes=_SPREAD | _NO_BIRTHS),
+    Condition(name='spread_even', source='life', what='the same without any selection', serving='even',
+              changes=_SPREAD | _NO_BIRTHS),
+    Condition(name='spread_halving', source='life', what='successive halving of the same founders', serving='halving',
+              changes=_SPREAD | _NO_BIRTHS),
+    Condition(name='spread_bandit', source='life', what='the same founders; chances sampled from own rewards decide',
+              serving='thompson', changes=_SPREAD | _NO_BIRTHS | {'serving': {'pooled': True, 'discount': .99}}),
     *(Condition(name=name, source='life', what=arm.what, preset='worlds', serving=arm.serving, changes=arm.changes)
       for name, arm in ARMS.items() if name != 'ecology'))}        # for worlds that change
 
@@ -90,20 +107,25 @@ class Life:
     "An ecology, seen as something that is trained"
     def __init__(self, host: Host, condition: Condition, *, seed: int = 0):
         self.condition, self.host, self.spent = condition, host, Spent()
-        self.each, self.costs = {}, {}          # of the next generation, and of each kind: a census costs more
+        self.each, self.costs = {}, {}          # of a question, now and in each kind of generation: a census costs more
         self.ecology = served_by(Ecology(host, condition.config(), seed=seed), condition.serving, **condition.knobs)
         self.updates = self.births = self.deaths = 0
         self.decisions = Counter()      # what ended merges
+        # The terms of Price's equation, summed over its censuses, and what was counted there.
+        self.price: dict[str, float] = {}
         # For each generation: GFLOPs so far, and family and first grade of each question.
         self.served: list[tuple[float, list[tuple[str, bool]]]] = []
 
     @property
     def population(self) -> Population: return self.ecology.population
 
-    def update(self, n: int = 1):
-        "One generation"
-        start, before = time.perf_counter(), asdict(self.spent)
-        record = self.ecology.step()
+    @property
+    def whole(self) -> int: "Questions of a generation"; return self.ecology.config.market.questions
+
+    def update(self, n: int | None = None): # None: as many as usual
+        "One generation of so many questions"
+        start, before, n = time.perf_counter(), asdict(self.spent), n or self.whole
+        record = self.ecology.step(n)
         row, cost = record.row, record.row['gflops']
         self.spent.play += cost['play']
         self.spent.learn += cost['learn']
@@ -118,9 +140,16 @@ class Life:
         first = record.episodes[::self.ecology.config.curriculum.copies]
         self.served.append((self.spent.gflops, [(e['family'], bool(e['success'])) for e in first]))
         self.decisions.update(row['gates'])
+        for x in record.evolution or ():
+            change = x['after'] - x['before']
+            terms = {name: x[name] for name in PriceTerms._fields}
+            rest = abs(change - math.fsum(terms.values()))
+            rho = {} if x['income'] is None or math.isnan(x['income']) else {'income': x['income'], 'incomes': 1}
+            for name, value in (terms | rho | {'change': change, 'discrepancy': rest, 'censuses': 1}).items():
+                self.price[name] = self.price.get(name, 0.) + value
         every, kind = self.ecology.config.variation.every, lambda n: 'census' if every and n % every == 0 else 'usual'
         now, then = kind(self.updates), kind(self.updates + 1)
-        self.costs[now] = self.spent.since(Spent(**before), 1, self.costs.get(now, {}))
+        self.costs[now] = self.spent.since(Spent(**before), n, self.costs.get(now, {}))
         self.each = self.costs.get(then, self.costs[now])
 
 # %% ../../nbs/13_experiments/04_baselines.ipynb #e6e97994
@@ -136,7 +165,8 @@ def save(self: Life, folder: str | Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if now in {c.name for c in checkpoints(folder)}: return
     bill = dict(identity=self.identity(), spent=asdict(self.spent), each=self.each, costs=self.costs,
-                decisions=dict(self.decisions), births=self.births, deaths=self.deaths, served=self.served)
+                decisions=dict(self.decisions), births=self.births, deaths=self.deaths, served=self.served,
+                price=self.price)
     write_whole(folder / f'bill-{now}.json', json.dumps(bill, allow_nan=False) + '\n')
     write_checkpoint(folder, self.ecology)
     prune(folder)
@@ -155,6 +185,7 @@ def load(self: Life, folder: str | Path) -> None:
     self.updates = self.ecology.generation
     self.spent, self.each, self.costs = Spent(**bill['spent']), bill['each'], bill['costs']
     self.decisions, self.births, self.deaths = Counter(bill['decisions']), bill['births'], bill['deaths']
+    self.price = bill['price']
     self.served = [(gflops, [tuple(one) for one in right]) for gflops, right in bill['served']]
 
 def _begun(learner: Trainer | Life, folder: str | Path) -> bool:
@@ -177,7 +208,7 @@ def cost_of(host: Host, tasks: Sequence[Task], match: str = 'flops', copies: int
 def _fitting(learner: Trainer | Life, left: float, budget: float, match: str) -> int:
     "How large the next update should be; 0 when it is time to stop"
     c, life = learner.condition, isinstance(learner, Life)
-    full = 1 if life else c.tasks
+    full = learner.whole if life else c.tasks
     each = learner.each.get(match)
     if each is None:        # no update has been measured yet
         if match == 'seconds' or life: return full
@@ -190,7 +221,7 @@ def _fitting(learner: Trainer | Life, left: float, budget: float, match: str) ->
     if match == 'answers' and not life: return min(full, int(left / each + 1e-9))       # that cost is known exactly
     if left < max(each * (1.1 if c.specialists else .5), _SLACK * budget): return 0
     # A little less than what would fit: too much cannot be given back.
-    return full if life or left >= 1.5 * full * each else max(1, int(.8 * left / each))
+    return full if left >= 1.5 * full * each else min(full, max(1, int(.8 * left / each)))
 
 # %% ../../nbs/13_experiments/04_baselines.ipynb #1addb0d9
 @dataclass
@@ -248,7 +279,7 @@ def train(host: Host, condition: Condition | str, *,
     if c.source == 'life': cells = map(Cell.parse, c.config().cells)
     view = Trained(host, c, seed, learner.population, learner.spent, cells=tuple(cells), learner=learner)
     def left():
-        if generations: return int(learner.updates < generations)
+        if generations: return learner.whole if learner.updates < generations else 0
         limit = budget * (1 - CHOOSING) if c.specialists else budget
         return _fitting(learner, limit - learner.spent.used(match), budget, match)
     while n := left():

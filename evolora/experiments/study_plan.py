@@ -136,7 +136,7 @@ def _merged(old: dict, new: dict) -> dict:
                   for k, v in new.items()}
 
 # %% ../../nbs/13_experiments/07_study_plan.ipynb #2549c049
-MEASURES = ('curve', 'sampled', 'brittleness', 'audit', 'forgetting', 'memory')
+MEASURES = ('curve', 'sampled', 'brittleness', 'audit', 'forgetting', 'memory', 'fitness')
 
 class Measured(_Model):
     "What is asked of every cell"
@@ -146,7 +146,7 @@ class Measured(_Model):
     ood: int = Field(0, ge=0, le=1 << 14, description='questions of unseen depths and families, half of each')
     also: tuple[str, ...] = Field((), description=f'out of {", ".join(MEASURES)}')
     points: int = Field(6, ge=1, le=1000, description='points of the curve of accuracy against compute')
-    probe: int = Field(144, ge=48, le=1 << 14, description='selection questions at a point')
+    probe: int = Field(144, ge=48, le=1 << 14, description='selection questions at a point, of fitness too')
     brittle: int = Field(64, ge=8, le=1 << 14, description='questions that are also asked in other words')
     audit: int = Field(512, ge=8, le=1 << 14, description='selection questions of each merge')
 

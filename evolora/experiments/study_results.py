@@ -156,6 +156,8 @@ class _Cell(BaseModel):
     gflops: NonNegativeFloat
     spent: dict[str, float] = {}
     curve: list[Annotated[list[float], Len(2, 2)]] = Field([], max_length=10_000)
+    fitness: list[Annotated[list[float], Len(6, 6)]] = Field([], max_length=10_000)
+    price: dict[str, float] = {}
     sampled: dict[str, float | None] = {}
     brittleness: float | None = None
     forgetting: dict[str, float] = {}

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SERVINGS', 'ARMS', 'Frozen', 'Reset', 'Context', 'Thompson', 'Gradient', 'Recent', 'Told', 'ToldHabit', 'Reptile',
-           'Changepoint', 'BanditFrozen', 'Gains', 'Arm', 'begun', 'served_by']
+           'Changepoint', 'BanditFrozen', 'Gains', 'Even', 'Halving', 'Arm', 'begun', 'served_by']
 
 # %% ../../nbs/13_experiments/03_world_arms.ipynb #arm00004
 from collections.abc import Sequence
@@ -66,6 +66,7 @@ class Reset(_Rival):
         self.recruit()
         e.demography.bury(old, e.generation, 'its rewards fell')
 
+    def leader(self, family: str) -> str: return self.ecology.population.ids[-1]
     def choose(self, task: Task, place: int, rng: np.random.Generator) -> str: return self.ecology.population.ids[-1]
     def learns(self, task: Task, place: int, organelle: str) -> bool: return organelle in self.ecology.population
 
@@ -99,6 +100,10 @@ class Thompson(_Rival):
         return self.counts.setdefault('' if self.pooled else family, {id: [0., 0.] for id in self.able()})
 
     def able(self) -> Sequence[str]: "Among whom it chooses"; return self.ecology.population.ids
+
+    def leader(self, family: str) -> str:
+        known = self._of(family)
+        return max(known, key=lambda id: (1 + known[id][0]) / (2 + sum(known[id])))
 
     def choose(self, task: Task, place: int, rng: np.random.Generator) -> str:
         known = self._of(task.family)
@@ -284,29 +289,59 @@ class _Scaled(Plasticity):
         self.population.write(self.one, {n: (A, pull * B) for n, (A, B) in before.items()})
         self.copy()
 
-class Gains(Thompson):
-    "One adapter, in each family under a gain out of a few: by likelihood, or by sampled chances from own rewards"
-    def __init__(self, ecology: Ecology, by: str = 'likelihood', discount: float = .9, pooled: bool = False,
-                 gains: Sequence[float] = (1., -1., .5, 0.)): # the first is 1
-        super().__init__(ecology, discount, pooled)
-        if by not in ('likelihood', 'rewards'):
-            raise ValueError(f"by expected likelihood or rewards, got {by!r:.60}; take one of them")
+class Gains(Serving):
+    "One adapter, in each family under whichever gain out of a few is believed there"
+    def __init__(self, ecology: Ecology, gains: Sequence[float] = (1., -1., .5, 0.)): # the first is 1
+        super().__init__(ecology)
         if len(gains) != len(ecology.population) or not gains or gains[0] != 1:
             raise ValueError(f"gains expected one for each of {len(ecology.population)} founders, the first of them 1, "
                              f"got {', '.join(map(str, gains))[:60]}; set `founders` and `capacity`")
-        self.likely = by == 'likelihood'
         ecology.plasticity = ecology.demography.plasticity = _Scaled(
             ecology.population, ecology.config.plasticity, dict(zip(ecology.population.ids, gains)))
 
+    def learns(self, task: Task, place: int, organelle: str) -> bool: return True
+
+# %% ../../nbs/13_experiments/03_world_arms.ipynb #arm00020
+class Even(_Rival):
+    "A population without selection: all answer alike, and learn from it"
+    def leader(self, family: str) -> str: # a member drawn by lot
+        return str(self.ecology.rng('leader', family).choice(self.ecology.population.ids))
+
     def choose(self, task: Task, place: int, rng: np.random.Generator) -> str:
-        return (Serving if self.likely else Thompson).choose(self, task, place, rng)
+        return str(rng.choice(self.ecology.population.ids))
+
+    def settle(self, answers: Sequence[Graded]) -> Bill: return Bill()
+    def learns(self, task: Task, place: int, organelle: str) -> bool: return organelle in self.ecology.population
+
+class Halving(Even):
+    "All that are left answer alike; now and then the half that was right more often goes on (Jamieson & Talwalkar, 2016)"
+    own, steady = ('right', 'begun'), False
+    def __init__(self, ecology: Ecology, rung: int = 4): # generations from one halving to the next
+        super().__init__(ecology)
+        if rung < 1: raise ValueError(f"rung expected 1 generation or more, got {rung}")
+        self.rung, self.right, self.begun = rung, {}, 0     # organelle: its right answers and all, since then
+
+    def rate(self, organelle: str) -> float:
+        "The share of right answers since the last halving"
+        right, answers = self.right.get(organelle, (0, 0))
+        return right / answers if answers else 0.
+
+    def leader(self, family: str) -> str: return max(self.ecology.population.ids, key=self.rate)
 
     def settle(self, answers: Sequence[Graded]) -> Bill:
-        return (Serving if self.likely else Thompson).settle(self, answers)
+        e, ids = self.ecology, self.ecology.population.ids
+        if len(ids) > 1 and e.generation >= self.begun + self.rung:
+            for id in sorted(ids, key=self.rate)[:len(ids) // 2]:
+                e.demography.bury(id, e.generation, f'right in {self.rate(id):.0%}, of the worse half')
+            self.right, self.begun = {}, e.generation
+        for a in answers:
+            right, n = self.right.get(a.organelle, (0, 0))
+            self.right[a.organelle] = [int(right + a.right), int(n + 1)]
+        return super().settle(answers)
 
 SERVINGS = {'frozen': Frozen, 'reset': Reset, 'context': Context, 'thompson': Thompson, 'gradient': Gradient,
             'recent': Recent, 'told': Told, 'told_habit': ToldHabit, 'gains': Gains, 'reptile': Reptile,
-            'changepoint': Changepoint, 'bandit_frozen': BanditFrozen}
+            'changepoint': Changepoint, 'bandit_frozen': BanditFrozen, 'even': Even, 'halving': Halving}
 
 # %% ../../nbs/13_experiments/03_world_arms.ipynb #arm00009
 @dataclass(frozen=True)
@@ -341,6 +376,8 @@ ARMS = {
     'changepoint': Arm('a bank, by sampled chances, which a detector forgets', 'changepoint', _BANK),
     'bandit_frozen': Arm('a bandit over the host and frozen adapters, which were told their world while they learned',
                          'bandit_frozen', _BANK),
+    'even': Arm('a population without selection', 'even', _BANK),
+    'halving': Arm('successive halving of a bank', 'halving', _BANK),
 }
 
 def begun(host: Host, name: str, config: EcologyConfig, *, seed: int, changes: dict | None = None,

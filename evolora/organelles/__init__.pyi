@@ -16,7 +16,7 @@ from .learning_rules import (
     local as local, node as node, register_rule as register_rule,
 )
 from .updates import (
-    KEEPS_BASIS as KEEPS_BASIS, Plasticity as Plasticity, PlasticityConfig as PlasticityConfig, carried as carried,
+    KEEPS_BASIS as KEEPS_BASIS, Plasticity as Plasticity, PlasticityConfig as PlasticityConfig,
     centred_ranks as centred_ranks, evolution_strategy as evolution_strategy, group_advantage as group_advantage,
     kl_from_host as kl_from_host,
 )

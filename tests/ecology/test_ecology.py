@@ -384,7 +384,7 @@ def test_learning_changes_weights_and_none_does_not(host, chance_decides):
 
 def judged(host, weight, *verdicts):
     "A generation in which o2 got feedback but answers nothing, the rows of lessons that it got, and whether it changed"
-    ecology = Ecology(host, small(**market(contest=1., recruit=False) | STILL, feedback=weight), seed=4)
+    ecology = Ecology(host, small(**market(contest=1., recruit=False) | STILL, feedback=weight), seed=5)
     ecology.step()
     for up in verdicts: ecology.feedback('o2', 'Is 2 + 2 = 4?', 'True' if up else 'False', up)
     before, lessons, learn = ecology.population.factors('o2'), [], ecology.plasticity.learn

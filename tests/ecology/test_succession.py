@@ -10,7 +10,7 @@ from scripted import chance_decides
 from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
-from evolora.ecology.succession import Census, drawn_parents, shared
+from evolora.ecology.succession import Census, Luck, drawn_parents, shared
 from evolora.ecology.variation import VariationConfig
 from evolora.host.model import tiny_host
 
@@ -96,7 +96,8 @@ def test_a_child_gets_half_of_its_parents_stakes(host):
     assert e.market.audit().balanced
 
 
-def test_the_account_adds_up_in_every_row_and_says_what_children_are_like(host):
+def test_the_account_adds_up_in_every_row_and_says_what_children_are_like(host, monkeypatch):
+    monkeypatch.setattr(Census, 'luck', lambda self, by='shared': Luck(1., 0.))
     e, records = lived(host, 16, market={'recruit': True})
     rows = [x for r in records for x in r.evolution]
     assert len(rows) == 7                                       # a census every other generation; the first one begins
@@ -109,7 +110,7 @@ def test_the_account_adds_up_in_every_row_and_says_what_children_are_like(host):
 
 
 def test_the_young_have_no_children_and_do_not_leave_for_one(host, monkeypatch):
-    monkeypatch.setattr(Census, 'reliability', lambda self, by='shared': 1.)
+    monkeypatch.setattr(Census, 'luck', lambda self, by='shared': Luck(1., 0.))
     e, updates = begun(host, market={'protect': 5}), {'bear': [], 'bury': []}
     bear, bury = e.demography.bear, e.demography.bury
     known = lambda id: int(e.plasticity.updates[e.population[id].slot])
@@ -127,21 +128,42 @@ def test_learning_is_all_there_is_where_nobody_comes_or_goes(host):
 
 
 def test_seats_are_never_exceeded_and_whoever_is_worth_least_leaves(host, monkeypatch):
-    monkeypatch.setattr(Census, 'reliability', lambda self, by='shared': 1.)
+    monkeypatch.setattr(Census, 'luck', lambda self, by='shared': Luck(1., 0.))
     e, records = lived(host, 16)
     assert all(r.row['alive'] <= 4 for r in records)
     deaths = events(records, 'death')
-    assert deaths and all(row['reason'].endswith('the least of all') for row in deaths)
+    assert deaths and all(row['reason'].endswith('the least of all that lead nowhere') for row in deaths)
 
 
 def test_nobody_leaves_where_differences_are_no_more_than_luck(host, monkeypatch):
-    monkeypatch.setattr(Census, 'reliability', lambda self, by='shared': 0.)
+    monkeypatch.setattr(Census, 'luck', lambda self, by='shared': Luck(0., .4))
     e, records = lived(host, 12)
     assert not events(records, 'death') and records[-1].row['alive'] == 4          # the free seat was taken, by lot
 
 
+def test_a_leader_does_not_leave_for_a_child_however_little_it_is_worth(host, monkeypatch):
+    monkeypatch.setattr(Census, 'luck', lambda self, by='shared': Luck(1., 0.))
+    e, leading = begun(host), []
+    bury = e.demography.bury
+    e.demography.bury = lambda id, *about: leading.append(
+        id in {e.market.leader(f) for f in e.market.families}) or bury(id, *about)
+    monkeypatch.setattr(Census, 'worth', lambda self, by='shared': {
+        id: float(id not in {e.market.leader(f) for f in e.market.families}) for id in self.organelles})
+    for _ in range(14): e.step()
+    assert leading and not any(leading)
+
+
+def test_luck_is_judged_by_the_same_questions():
+    rng = np.random.default_rng(0)
+    easy, own = rng.uniform(0, .8, (64, 1)), rng.normal(0, .02, (64, 3))
+    apart = Census([*'abc'], np.clip(easy + own + [[0., .05, .1]], 0, 1)).luck('absence')
+    alike = Census([*'abc'], np.clip(easy + own, 0, 1)).luck()
+    assert apart.p < 1e-6 and apart.reliability > .9 and alike.p > .01
+    assert Census(['a'], easy).luck() == Census([*'ab'], easy[:1].repeat(2, 1)).luck() == (0., 1.)
+
+
 def test_a_lottery_has_as_many_births_and_deaths_at_the_same_times_but_others(host, monkeypatch):
-    monkeypatch.setattr(Census, 'reliability', lambda self, by='shared': 1.)
+    monkeypatch.setattr(Census, 'luck', lambda self, by='shared': Luck(1., 0.))
     lives = {way: lived(host, 16, variation={'selection': way})[1] for way in ('shared', 'lot')}
     times = {way: [(x['generation'], x['event']) for r in lives[way] for x in r.lineage] for way in lives}
     assert times['shared'] == times['lot']

@@ -396,7 +396,7 @@ def test_the_host_alone_in_three_ways(host):
 
 def test_conditions_are_what_was_promised():
     names = ('frozen few_shot best_of_k single random_search es grpo rft sft sft_bits specialists local backprop '
-             'unmerged lot ecology')
+             'unmerged lot ecology spread spread_lot spread_stakes spread_even spread_halving spread_bandit')
     assert list(CONDITIONS) == names.split() + [name for name in ARMS if name != 'ecology']
     single, unmerged, lot, whole = (CONDITIONS[n].config() for n in ('single', 'unmerged', 'lot', 'ecology'))
     assert (single.founders, single.capacity, single.market.recruit, single.variation.every) == (1, 1, False, 0)

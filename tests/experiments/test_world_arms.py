@@ -1,5 +1,6 @@
 """Rivals in a world that changes: a life goes on bit for bit, and a study counts what came in its second half."""
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.serving import Graded
+from evolora.evaluation.routing import believed_router
 from evolora.evaluation.world_exam import exam_in_world
 from evolora.experiments.baselines import CONDITIONS, Life, train
 from evolora.experiments.study_cell import make_cell
@@ -48,7 +50,7 @@ NAMES = [name for name in ARMS if name != 'wide']
 TURNS = [('reset', dict(threshold=.1, slack=0.)), ('reptile', dict(threshold=.1, slack=0.)),
          ('changepoint', dict(threshold=.1, slack=0.)), ('changepoint', dict(threshold=.1, slack=0., pooled=True)),
          ('bandit_frozen', dict(train_generations=1)), ('bandit_frozen', dict(train_generations=3, pooled=True)),
-         ('gains', dict(by='rewards'))]
+         ('halving', dict(rung=1))]
 
 
 @pytest.mark.parametrize('name, knobs', [*((name, {}) for name in NAMES), *TURNS])
@@ -92,8 +94,7 @@ def test_a_detector_replaces_the_adapter_once_its_rewards_have_fallen(host, chan
 
 
 def test_a_bank_comes_to_ask_whoever_is_right(host, chance):
-    for name, knobs in (('thompson', {}), ('gradient', {}), ('thompson', dict(pooled=True)), ('changepoint', {}),
-                        ('gains', dict(by='rewards'))):
+    for name, knobs in (('thompson', {}), ('gradient', {}), ('thompson', dict(pooled=True)), ('changepoint', {})):
         ecology = begun(host, name, changed_config(load_config('worlds'), SMALL), seed=2, **knobs)
         task, rng = ecology.put([(next(iter(ecology.cells.values())), 0)])[0], np.random.default_rng(0)
         for _ in range(200):
@@ -108,6 +109,34 @@ def test_the_latest_right_answer_stands_in_front_of_the_question(host, chance):
     bare, = ecology.serving.prompts([task])
     ecology.serving.settle([answered(True, task.family), answered(False, task.family)])
     assert ecology.serving.prompts([task]) == [('Sort the letters: cab', 'abc', bare)]
+
+
+def test_a_bandit_takes_its_exam_with_whom_it_found_best(host, chance):
+    ecology = begun(host, 'thompson', changed_config(load_config('worlds'), SMALL), seed=2, pooled=True)
+    ecology.serving.settle([answered(who == 'o4', 'word.count', who) for who in ecology.population.ids for _ in '1234'])
+    assert believed_router(ecology).table == {'string.sort': 'o4', 'word.count': 'o4'}
+
+
+def test_without_selection_all_answer_alike_and_no_stake_moves(host, chance):
+    ecology = begun(host, 'even', changed_config(load_config('worlds'), SMALL), seed=2)
+    records = [ecology.step() for _ in range(12)]
+    asked = Counter(e['organelle'] for r in records for e in r.episodes)
+    assert set(asked) == {*ecology.population.ids} and max(asked.values()) < 4 * min(asked.values())
+    assert len({round(x, 12) for x in ecology.market.balances.values()}) == 1
+    assert all(ecology.plasticity.updates[o.slot] for o in ecology.population)
+    assert len({f'{believed_router(ecology).table}' for _ in range(3) if ecology.step()}) > 1   # drawn, not the first
+
+
+def test_halving_keeps_whoever_was_right_more_often(host, chance):
+    ecology = begun(host, 'halving', changed_config(load_config('worlds'), SMALL), seed=2, rung=2)
+    serving, alive = ecology.serving, []
+    for generation in range(8):
+        ecology.generation = generation
+        ids = ecology.population.ids
+        serving.settle([answered(int(who[1:]) > i, organelle=who) for who in ids for i in range(7)])
+        alive.append([*ecology.population.ids])
+    assert [len(ids) for ids in alive] == [6, 6, 3, 3, 2, 2, 1, 1] and alive[-1] == ['o6']
+    assert serving.leader('word.count') == 'o6' and set(alive[2]) == {'o4', 'o5', 'o6'}
 
 
 # --- the four that know what the ecology knows of changes
@@ -274,7 +303,7 @@ def test_a_gain_is_chosen_by_what_it_would_have_given(host):
 
 
 def test_a_gain_is_heard_in_the_answer(host, chance):
-    ecology = small(host, 'gains', by='rewards')
+    ecology = small(host, 'gains', {'market': {'contest': 0.}})
     scattered(ecology, 'o1')
     ecology.plasticity.copy()
     ids = ecology.population.ids
@@ -285,7 +314,7 @@ def test_a_gain_is_heard_in_the_answer(host, chance):
 
 
 @pytest.mark.parametrize('name, changes, knobs, line', [
-    ('gains', {}, {'by': 'luck'}, 'by expected likelihood or rewards'),
+    ('halving', {}, {'rung': 0}, 'rung expected 1 generation'),
     ('gains', {}, {'gains': (1., -1.)}, 'one for each of 4 founders'),
     ('gains', {}, {'gains': (-1., 1., .5, 0.)}, 'the first of them 1'),
     ('bandit_frozen', {}, {'train_generations': 0}, 'train_generations above 0'),

@@ -11,7 +11,7 @@ from evolora.organelles.learning_rules import RULES, Credit, Reading, credit, le
 from evolora.organelles.lessons import Lesson, plant
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.population import Population, Traits
-from evolora.organelles.updates import (Plasticity, PlasticityConfig, carried, centred_ranks, evolution_strategy,
+from evolora.organelles.updates import (Plasticity, PlasticityConfig, centred_ranks, evolution_strategy,
                                         group_advantage, kl_from_host)
 from evolora.utils.randomness import seed_of, stream
 from evolora.tasks.families import Cell, grade
@@ -288,11 +288,6 @@ def test_the_cell_baseline_is_older_than_the_answer():
     assert Plasticity(crowd(tiny_host())).advantages(np.array([1.]), ['o1'], ['a'], ['math:1']).tolist() == [0.]
 
 
-def test_a_carried_trace_credits_earlier_answers():
-    assert carried(np.array([1., 0., 1.]), ['o1', 'o2', 'o1'], .5).tolist() == [1.5, 0., 1.]
-    assert carried(np.array([1., 2.]), ['o1', 'o1'], 0.).tolist() == [1., 2.]
-
-
 # --- learning
 
 @pytest.mark.parametrize('rule', ['hebbian', 'local', 'node', 'backprop'])
@@ -415,7 +410,7 @@ def test_moments_are_inherited_where_coordinates_are():
         population.death(one.id)
         return all(found), blank, int(updates)
     for operator in ('gaussian', 'rescale'): assert child(operator) == (True, False, 1)
-    for operator in ('direction', 'widen', 'narrow'): assert child(operator) == (False, True, 0)
+    for operator in ('direction', 'widen', 'narrow'): assert child(operator) == (False, True, 1)
     newborn = population.birth(rank=2)                  # in the slot that the dead have left
     plasticity.inherit(newborn.id)
     assert not plasticity.second['A'][next(iter(population.shapes))][newborn.slot].any()
