@@ -85,7 +85,7 @@ class Ecology:
         "The random stream of this generation for a purpose"
         return stream(self.seed, generation=self.generation, purpose=purpose, organelle=organelle)
 
-    def step(self, questions: int | None = None) -> Generation: # fewer than usual, where no more can be paid
+    def step(self, questions: int | None = None) -> Generation: # fewer, where no more can be paid: merges, births wait
         "Run one generation and return its record; RuntimeError if the last one broke off"
         if questions is not None and not 1 <= questions <= (most := self.config.market.questions):
             raise ValueError(f"questions expected 1 to {most}, got {questions}; raise market.questions for more")
@@ -96,11 +96,14 @@ class Ecology:
             self.tune()
             with self._timed('serve'): service, learned, scored = self.serving.rounds(applied, questions)
             self.succession.observe(service.episodes)
-            with self._timed('merge'): decisions = self._merge(service.episodes, learned)
-            with self._timed('renew'): scored += self.serving.renew()
-            with self._timed('evolve'): turnover, counted = self.succession.step()
+            decisions, turnover = [], None
+            if questions in (None, self.config.market.questions):
+                with self._timed('merge'): decisions = self._merge(service.episodes, learned)
+                with self._timed('renew'): scored += self.serving.renew()
+                with self._timed('evolve'): turnover, counted = self.succession.step()
+                scored += counted
             with self._timed('adapt'): cells = self._adapt(service.episodes)
-            return self._record(service, learned, scored + counted, decisions, turnover, cells, applied)
+            return self._record(service, learned, scored, decisions, turnover, cells, applied)
 
     @contextmanager
     def _timed(self, part: str):

@@ -1038,8 +1038,8 @@ def test_the_commands_are_those_that_are_promised():
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
         'bench', 'bench throughput', 'bench real', 'bench study',
         'bench generation', 'bench memory', 'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
-        'bench worlds', 'bench attention', 'attention', 'attention evaluate', 'attention evolve', 'attention report',
-        'export', 'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
+        'bench worlds', 'bench selection', 'bench attention', 'attention', 'attention evaluate', 'attention evolve',
+        'attention report', 'export', 'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
 
 
 # --- training the host

@@ -419,6 +419,17 @@ def test_copies_differ_in_their_sampling_seed_and_organelles_share_it(host):
     assert one.organelle.nunique() == 1 < many.organelle.nunique() and one.answer.tolist() == many.answer.tolist()
 
 
+def test_a_partial_generation_asks_fewer_and_has_no_census(host, chance_decides):
+    ecology = Ecology(host, small(variation=VariationConfig(every=1)), seed=1)
+    ecology.step()
+    alive, record = ecology.population.ids, ecology.step(3)
+    assert record.row['episodes'] == 3 * ecology.config.curriculum.copies and record.row['births'] == 0
+    assert ecology.population.ids == alive and not record.evolution and ecology.market.audit().balanced
+    assert ecology.step().row['episodes'] == 8 * ecology.config.curriculum.copies
+    for wrong in (0, 9):
+        with pytest.raises(ValueError, match='questions expected 1 to 8'): ecology.step(wrong)
+
+
 def test_children_go_on_with_what_was_learned(host, chance_decides):
     config = small(**LEARNS, capacity=12, traits=Traits(step=.001),
                    variation=VariationConfig(every=1, offspring=2, rank_change=0., crossover=0.,
