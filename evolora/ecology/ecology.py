@@ -87,7 +87,8 @@ class Ecology:
 
     def step(self, questions: int | None = None) -> Generation: # fewer, where no more can be paid: merges, births wait
         "Run one generation and return its record; RuntimeError if the last one broke off"
-        if questions is not None and not 1 <= questions <= (most := self.config.market.questions):
+        most = self.config.market.questions
+        if questions is not None and not 1 <= questions <= most:
             raise ValueError(f"questions expected 1 to {most}, got {questions}; raise market.questions for more")
         with self.still():
             if self.half: raise RuntimeError(f"generation {self.generation} ended half-way; begin anew or resume a run")
@@ -97,7 +98,7 @@ class Ecology:
             with self._timed('serve'): service, learned, scored = self.serving.rounds(applied, questions)
             self.succession.observe(service.episodes)
             decisions, turnover = [], None
-            if questions in (None, self.config.market.questions):
+            if questions in (None, most):
                 with self._timed('merge'): decisions = self._merge(service.episodes, learned)
                 with self._timed('renew'): scored += self.serving.renew()
                 with self._timed('evolve'): turnover, counted = self.succession.step()
