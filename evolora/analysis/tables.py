@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ..assimilation.gates import EVENTS, GATES, Decision, gate_label
+from ..ecology.price_equation import inheritance
 from ..ecology.record import Generation
 from ..ecology.run_folder import TABLES, Run, frame
 from ..economy.market import MarketConfig
@@ -368,7 +369,12 @@ def evolution_sentence(data: RunData) -> str:
     return (f"Over {len(table)} {'census' if len(table) == 1 else 'censuses'}, up to generation {table.index[-1]}, the "
             f"mean likelihood of a right answer changed by {did['change']:+.3f}: evolution did "
             f"{did['selection'] + did['birth']:+.3f} (selection {did['selection']:+.3f}, births {did['birth']:+.3f}), "
-            f"learning {did['learning']:+.3f}, merges {did['merge']:+.3f} and newcomers {did['arrivals']:+.3f}.")
+            f"learning {did['learning']:+.3f}, merges {did['merge']:+.3f} and newcomers {did['arrivals']:+.3f}."
+            + ''.join(f' {x}' for x in [inheritance(_children(data))] if x))
+
+def _children(data: RunData) -> list:
+    "What the account notes of each child; nothing of a table that is damaged"
+    return [x for row in data.evolution['children'] if isinstance(row, dict) for x in row.values()]
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #evo00005
 _LEFT = {'the least of all': 'worth least', 'its absence costs': 'missed least', 'drawn by lot': 'drawn by lot',

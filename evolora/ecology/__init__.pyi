@@ -38,8 +38,9 @@ from .knobs import (
     Applied as Applied, Controls as Controls, Example as Example, KNOBS as KNOBS, Knob as Knob,
 )
 from .price_equation import (
-    Descent as Descent, Heredity as Heredity, PriceTerms as PriceTerms, heredity as heredity,
-    price_terms as price_terms, reliability_of as reliability_of, true_variance as true_variance,
+    Descent as Descent, Heredity as Heredity, Inheritance as Inheritance, PriceTerms as PriceTerms,
+    heredity as heredity, inheritance as inheritance, price_terms as price_terms, reliability_of as reliability_of,
+    true_variance as true_variance,
 )
 from .serving import (
     Bill as Bill, Graded as Graded, Met as Met, Service as Service, Serving as Serving, absence as absence,

@@ -80,7 +80,7 @@ class Turnover(NamedTuple):
     terms: PriceTerms
     reliability: float      # of the differences in worth
     income: float           # rank correlation of what organelles earned since with what they are worth; nan: unknown
-    children: dict[str, dict]   # of each: its parent, the skill of both, and by how much their likelihoods differ
+    children: dict[str, dict]   # of each: its parent, skills as `inheritance` takes them, and how much likelihoods differ
 
     @property
     def row(self) -> dict:
@@ -184,10 +184,11 @@ def _account(self: Succession, found: Census, came: dict[str, Descent],
     born = {id: self._descent(e.population[id]) for id in after if id not in skill}
     terms = price_terms(self.skill, skill, came) + price_terms(skill, after, born)
     column = {id: x for c in (found, young) if c for id, x in zip(c.organelles, c.likelihoods.T)}
-    first = {id: e.population[id].parents[0] for id in born}
-    children = {id: dict(parent=p, parent_skill=skill[p], child_skill=after[id],
-                         differs=float(abs(column[id] - column[p]).mean())) for id, p in first.items()}
     mean = lambda values: fsum(values.values()) / len(values)
+    first, luck = {id: e.population[id].parents[0] for id in born}, lambda x: float(x.var(ddof=1) / len(x))
+    children = {id: dict(parent=p, parent_skill=skill[p], child_skill=after[id], population_skill=mean(skill),
+                         luck=luck(column[p]) if len(column[p]) > 1 else 0.,
+                         differs=float(abs(column[id] - column[p]).mean())) for id, p in first.items()}
     return Turnover(len(after), mean(self.skill), mean(after), terms, found.luck(self.by).reliability,
                     self._income(found.worth(self.by)), children)
 

@@ -14,6 +14,7 @@ from evolora.analysis.run_charts import chart_lineage
 from evolora.assimilation.gates import event, judge, turn
 from evolora.economy.market import MarketConfig
 from evolora.analysis.weights import Beside
+from evolora.ecology.price_equation import inheritance
 from evolora.ecology.run_folder import TABLES, Run
 
 
@@ -124,6 +125,10 @@ def test_the_terms_of_evolution_add_up_census_by_census(data):
     text, did = evolution_sentence(data), table.sum().round(3)
     assert f"up to generation 29, the mean likelihood of a right answer changed by {did['change']:+.3f}" in text
     assert f"selection {did['selection']:+.3f}" in text and f"learning {did['learning']:+.3f}" in text
+    children = [c for row in data.evolution['children'] for c in row.values()]
+    assert children and text.endswith(str(inheritance(children))) and f'{len(children)} children' in text
+    torn = data.evolution.assign(children=[{'o1': {'parent_skill': '<b>'}}, *[None] * (len(table) - 1)])
+    assert 'children' not in evolution_sentence(replace(data, evolution=torn))
     assert 'not known' in evolution_sentence(replace(data, evolution=data.evolution[:0]))
     assert '-0.000' not in evolution_sentence(replace(data, evolution=data.evolution.assign(merge=-1e-9)))
 
