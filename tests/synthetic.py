@@ -100,9 +100,10 @@ def records(*, generations=30, size=16, tries=6, seed=0):
         new = [name for name in skill if name not in before]
         came = {name: Descent(tuple(p for p in parents[name] if p in before),
                               'merge' if operator[name] == 'merge' else 'birth') for name in new}
-        children = {name: dict(parent=parents[name][0], parent_skill=before[parents[name][0]], child_skill=census[name],
-                               differs=.05, luck=.0001, population_skill=float(np.mean([*before.values()]))) for name in new if parents[name] and parents[name][0] in before}
         mean = lambda values: float(np.mean([*values.values()]))
+        children = {name: dict(parent=parents[name][0], parent_skill=before[parents[name][0]], child_skill=census[name],
+                               differs=.05, luck=.0001, population_skill=mean(before))
+                    for name in new if parents[name] and parents[name][0] in before}
         return [dict(generation=generation, members=len(census), before=mean(before), after=mean(census),
                      **price_terms(before, census, came)._asdict(), reliability=.6, income=.4, children=children)]
 

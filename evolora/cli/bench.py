@@ -203,10 +203,10 @@ def worlds(json: _JSON = False, quick: _QUICK = False, seeds: _SEEDS = None, job
 
 # %% ../../nbs/15_cli/06_bench.ipynb #bns00002
 @bench_app.command(epilog='The study `selection` of nbs/experiments without its tuning and its dearest arms: controls '
-                          'without selection, by lot, by a schedule and by a bandit. A second call makes the cells that '
-                          'are missing.')
+                          'without selection, by lot, by a schedule and by a bandit. A second call makes what is '
+                          'missing.')
 def selection(json: _JSON = False, quick: _QUICK = False, seeds: _SEEDS = None, jobs: _JOBS = 2,
-              budget: Annotated[float, typer.Option(min=20, help='GFLOPs of each arm.')] = 400.,
+              budget: Annotated[float, typer.Option(min=20, max=1e6, help='GFLOPs of each arm.')] = 400.,
               out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                        'runs/study-selection-bench.')] = None):
     "Does evolution do work that chance would not do? Twelve arms side by side; takes about half an hour."

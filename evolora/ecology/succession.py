@@ -80,7 +80,7 @@ class Turnover(NamedTuple):
     terms: PriceTerms
     reliability: float      # of the differences in worth
     income: float           # rank correlation of what organelles earned since with what they are worth; nan: unknown
-    children: dict[str, dict]   # of each: its parent, skills as `inheritance` takes them, and how much likelihoods differ
+    children: dict[str, dict]   # of each: its parent, skills as `inheritance` takes them, how much likelihoods differ
 
     @property
     def row(self) -> dict:

@@ -40,7 +40,7 @@ def _rho(a: Sequence[float], b: Sequence[float]) -> float:
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0: return float('nan')
     return float(spearmanr(a, b)[0])
 
-def fitness_ranks(ecology: Ecology, tasks: Sequence[Task]) -> Ranks | None: # None: fewer than three, or nothing was right
+def fitness_ranks(ecology: Ecology, tasks: Sequence[Task]) -> Ranks | None: # None: fewer than 3, or nothing was right
     "How well worth and belief, as play has left them, rank the living organelles"
     if len(ids := ecology.population.ids) < 3 or not ecology.serving.met.answers: return None
     play, exam = census(ecology, ecology.serving.met.answers), gold_census(ecology, tasks)

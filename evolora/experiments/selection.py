@@ -54,7 +54,7 @@ def _income(life: dict) -> float | None:
 def _work(life: dict) -> float: return (life['spent']['play'] + life['spent']['learn']) / life['gflops']
 
 def evolution(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
-    "A row a condition that lives: births, Price's terms summed over a life, rank correlations, play's and learning's part"
+    "A row a condition that lives: births, Price's terms over a life, rank correlations, play's and learning's part"
     rows = []
     for c in plan.conditions:
         lives = _lives(cells, c.name)

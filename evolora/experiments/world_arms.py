@@ -314,7 +314,7 @@ class Even(_Rival):
     def learns(self, task: Task, place: int, organelle: str) -> bool: return organelle in self.ecology.population
 
 class Halving(Even):
-    "All that are left answer alike; now and then the half that was right more often goes on (Jamieson & Talwalkar, 2016)"
+    "All that are left answer alike; now and then the better half goes on (Jamieson & Talwalkar, 2016)"
     own, steady = ('right', 'begun'), False
     def __init__(self, ecology: Ecology, rung: int = 4): # generations from one halving to the next
         super().__init__(ecology)

@@ -172,7 +172,8 @@ def test_an_ecology_and_its_folder_agree_about_the_organelles_alive(folder):
         assert one.facts['leads'] == [f for f in world.market.families if world.market.leader(f) == id]
         last = load(where).episodes.query('generation == 2 and organelle == @id').groupby('family').size()
         assert one.answers['answers'].to_dict() == last.to_dict()       # an ecology remembers the last generation
-        assert (two.answers['answers'].sum() >= last.sum()) and one.gates == two.gates and two.line[-1] == one.line[-1]
+        assert two.answers['answers'].sum() >= last.sum() and two.line[-1] == one.line[-1]
+        assert one.gates in (two.gates, f'{id} had no turn')            # nor its gates before that
     assert world.demography.births.keys() == set(world.population.ids)
 
 
@@ -192,8 +193,9 @@ def test_hostile_text_is_shown_as_text():
 def test_gates_that_were_edited_are_refused(folder, tmp_path):
     where = shutil.copytree(folder[0], tmp_path / 'run')
     row = vars(judge('no_pair', 'o1', 2, pairs=1, least=1)) | {'partners': [], 'final': True}
+    known = (where / 'gates.jsonl').read_text()                 # rows after those that a checkpoint vouches for
     for gate, numbers in (('no_pair', {}), ('never', {})):
-        (where / 'gates.jsonl').write_text(json.dumps(row | dict(gate=gate, numbers=numbers)) + '\n')
+        (where / 'gates.jsonl').write_text(known + json.dumps(row | dict(gate=gate, numbers=numbers)) + '\n')
         with pytest.raises(ValueError, match="gates of 'o1' expected the numbers"): inspect(where, 'o1')
 
 

@@ -269,7 +269,7 @@ SMALL = {'cells': [*CELLS], 'max_new_tokens': 4, 'capacity': 3, 'founders': 3, '
                      'margin': .9}}
 
 
-def begun(host, seed=0, **changes):
+def begun(host, seed=1, **changes):
     return Ecology(host, changed_config(changed_config(load_config('worlds'), SMALL), changes), seed=seed)
 
 

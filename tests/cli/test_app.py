@@ -394,7 +394,7 @@ def test_a_place_for_a_result_is_looked_at_before_the_work(cli, place):
     Path('file').write_text('precious')
     Path('link').symlink_to('nowhere/x')
     with_out = {path for path, option in options(Path) if option == '--out' and path[:1] == ('bench',)}
-    folders = {('bench', name) for name in ('suite', 'assimilation', 'real', 'worlds')}
+    folders = {('bench', name) for name in ('suite', 'assimilation', 'real', 'worlds', 'selection')}
     assert len(with_out) > 8 and folders < with_out
     for path in sorted(with_out) if place.startswith('file') else sorted(with_out - folders):
         refuses(cli, *path, '--out', place, named=place)

@@ -45,7 +45,7 @@ def test_a_dry_run_leaves_nothing(file, capsys, tmp_path):
     assert '15 cells, 180 GFLOPs' in capsys.readouterr().out and not (tmp_path / 'runs').exists()
 
 
-@pytest.mark.parametrize('name, cells, trials', [('worlds', 120, 8), ('worlds_rivals', 90, 16)])
+@pytest.mark.parametrize('name, cells, trials', [('worlds', 120, 8), ('worlds_rivals', 80, 8)])
 def test_conditions_of_another_preset_are_announced(capsys, tmp_path, name, cells, trials):
     assert study(name, '--dry-run', '--out', tmp_path / 'there') == 0
     out = capsys.readouterr().out

@@ -27,8 +27,8 @@ def taught(ecology, tasks, steps):
     "Each organelle sees the gold answers of these tasks so many times"
     gold = [(p, t) for p, t in zip(ecology.host.form.prompts(tasks), gold_tokens(ecology.host, tasks))]
     for one, n in zip(ecology.population.ids, steps):
-        for i in range(n): ecology.plasticity.learn(Lesson(*map(list, zip(*gold)), [one] * len(gold), np.ones(len(gold))),
-                                                    rng=stream(i))
+        lesson = Lesson(*map(list, zip(*gold)), [one] * len(gold), np.ones(len(gold)))
+        for i in range(n): ecology.plasticity.learn(lesson, rng=stream(i))
 
 
 def gold_tokens(host, tasks):

@@ -341,7 +341,7 @@ def lived(tmp_path_factory):
     "A short run on a random host, in which two are believed: each in families of its own"
     config = changed_config(load_config('debug'), {'max_new_tokens': 4})
     with begin_session(tmp_path_factory.mktemp('lived') / 'run', tiny_host('llama'), config) as session:
-        session.live(1, log=None)
+        session.step()
         first, second = session.ecology.population.ids[:2]
         for _ in range(8):
             session.ecology.market.settle('math', {first: .9, second: .1})

@@ -17,8 +17,9 @@ RIGHT = {'frozen': 10, 'single': 30, 'specialists': 31, 'unmerged': 30, 'ecology
 def made(cell, **changes):
     n, lives = RIGHT[cell.condition], CONDITIONS[cell.condition].source == 'life'
     part = {'families': {'math': [n, 40]}, 'bits': packed([i < n for i in range(40)]), 'gflops': .05, 'cost': .1}
-    price = {} if not lives else {'price': dict(selection=.03, learning=.1, birth=-.01, merge=0., arrivals=0., change=.12,
-                                                discrepancy=1e-16, censuses=4, income=1.2, incomes=3)}
+    account = dict(selection=.03, learning=.1, birth=-.01, merge=0., arrivals=0., change=.12, discrepancy=1e-16,
+                   censuses=4, income=1.2, incomes=3)
+    price = {'price': account} if lives else {}
     fitness = [[10., 9, 6, .9, .5, .7], [20., 18, 6, .7, .4, .1], [30., 30, 6, .8, .6, .3]]
     return dict(format=1, condition=cell.condition, seed=cell.seed, asked=cell.budget, hashes={'cost': '1'},
                 ways={'adapter': {'id': part}}, gflops=100., spent={'play': 40., 'learn': 50., 'evidence': 10.},
@@ -68,7 +69,8 @@ def test_the_account_has_a_row_a_life_in_two_tables(cells):
 
 def test_the_small_study_is_the_large_one_without_tuning_and_its_dearest_arms():
     whole, quick = load_plan('selection'), selection_plan(40., quick=True)
-    assert PLAN.tuning is quick.tuning is None and {c.name for c in PLAN.conditions} < {c.name for c in whole.conditions}
+    assert PLAN.tuning is quick.tuning is None
+    assert {c.name for c in PLAN.conditions} < {c.name for c in whole.conditions}
     assert len(grid(quick)) == 3 and quick.budgets == (40.,)
     assert all(whole.tuning.of(c.name) for c in whole.conditions if c.source != 'nothing')
 

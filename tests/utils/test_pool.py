@@ -70,7 +70,7 @@ def test_no_process_is_left_when_the_caller_leaves():
     next(work)
     before = set(pool.active_children()) - others
     work.close()
-    for process in before: process.join(20)
+    for process in before: process.join(60)
     assert not [p for p in before if p.is_alive()]
 
 
