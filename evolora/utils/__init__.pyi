@@ -20,7 +20,7 @@ from .registry import (
 )
 from .statistics import (
     Interval as Interval, MAX_FLIPS as MAX_FLIPS, bootstrap as bootstrap, holm as holm, iqm as iqm,
-    paired as paired, power_pairs as power_pairs, sign_flip as sign_flip, wilson as wilson,
+    paired as paired, power_pairs as power_pairs, ratio as ratio, sign_flip as sign_flip, wilson as wilson,
 )
 from .terminal import (
     Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, exists as exists, log as log,
