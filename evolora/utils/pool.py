@@ -49,7 +49,8 @@ class _Slots:
     def close(self, kindly: bool) -> None:
         for pool in filter(None, self.pools): pool.shutdown(wait=kindly, cancel_futures=True)
         if not kindly:
-            for process in set(active_children()) - self.others: process.terminate()
+            # Not by SIGTERM: a process inherits it ignored from a parent that ignores it.
+            for process in set(active_children()) - self.others: process.kill()
 
 def each(make: Callable, # a function that processes can import
          pieces: Iterable[tuple], *, # its arguments
