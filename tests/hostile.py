@@ -35,7 +35,7 @@ def write_strange_cells(folder, **how):
             if 'family' in row: row['family'] = FAMILIES.get(row['family'], row['family'])
             if row.get('traits'): row['traits']['niche'] = SCRIPT + BIDI
             if table == 'gates': row |= {'organelle': NAMES.get(row['organelle'], row['organelle']),
-                                         'numbers': row['numbers'] | {'best': ESCAPE + SCRIPT}}
+                                         'numbers': row['numbers'] | {'family': ESCAPE + SCRIPT}}
             if row.get('gate') == 'low_compute': row['gate'] = SCRIPT + ESCAPE
             if 'cells' in row: row |= {'cells': {cell(name): x for name, x in row['cells'].items()},
                                        'gates': row['gates'] | {SCRIPT + BIDI: 3}}

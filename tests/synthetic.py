@@ -46,7 +46,7 @@ def lived_again(data, times):
 def attempt(generation, first, second, child, rng):
     "A tested child: it takes over, or it was not shown to be as good"
     e = float(10 ** rng.uniform(-1, 4))
-    numbers = dict(best='math', e=e, needed=256., uplift=float(rng.normal(0, .03)), pairs=96)
+    numbers = dict(family='math', e=e, needed=256., uplift=float(rng.normal(0, .03)), pairs=96)
     steps = [judge('no_pair', first, generation, pairs=2, least=1),
              judge('low_compute', first, generation, purse=30., least=12.),
              judge('child_unlikely', first, generation, partners=[second], lag=.02, most=.1),
@@ -102,10 +102,13 @@ def records(*, generations=30, size=16, tries=6, seed=0):
                               'merge' if operator[name] == 'merge' else 'birth') for name in new}
         mean = lambda values: float(np.mean([*values.values()]))
         children = {name: dict(parent=parents[name][0], parent_skill=before[parents[name][0]], child_skill=census[name],
-                               differs=.05, luck=.0001, population_skill=mean(before))
+                               differs=.05, luck=.0001,
+                               parent_above=before[parents[name][0]] - mean(before),
+                               child_above=census[name] - mean(before))
                     for name in new if parents[name] and parents[name][0] in before}
         return [dict(generation=generation, members=len(census), before=mean(before), after=mean(census),
-                     **price_terms(before, census, came)._asdict(), reliability=.6, income=.4, children=children)]
+                     **price_terms(before, census, came)._asdict(), reliability=.6, income=.4, children=children,
+                     gflops=1.5)]
 
     for generation in range(generations):
         episodes, decisions, lineage = [], [], []

@@ -20,17 +20,16 @@ from .tables import (
 )
 from .theme import (
     BLUE as BLUE, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE, PALE as PALE,
-    PURPLE as PURPLE, VERMILION as VERMILION, bare_axis as bare_axis, beneath as beneath, binned as binned,
-    bundle as bundle, in_world as in_world, lacks as lacks, nothing as nothing, one_of as one_of,
-    over_time as over_time, per as per, png_of as png_of, rounded as rounded, sampled as sampled,
-    save_chart as save_chart, setup as setup, step_for as step_for, stretches as stretches,
-    world_layers as world_layers,
+    PURPLE as PURPLE, VERMILION as VERMILION, beneath as beneath, binned as binned, bundle as bundle,
+    in_world as in_world, lacks as lacks, nothing as nothing, one_of as one_of, over_time as over_time, per as per,
+    png_of as png_of, rounded as rounded, sampled as sampled, save_chart as save_chart, setup as setup,
+    step_for as step_for, stretches as stretches, world_layers as world_layers,
 )
 from .gate_charts import (
     chart_attempts as chart_attempts, chart_gates as chart_gates, chart_turns as chart_turns,
 )
 from .run_comparison import (
-    beside as beside, comparable as comparable, comparison as comparison, kinds as kinds,
+    SEEDS as SEEDS, beside as beside, comparable as comparable, comparison as comparison, kinds as kinds,
     mean_interval as mean_interval, read_runs as read_runs, what_differs as what_differs,
 )
 from .run_charts import (

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from .gate_charts import chart_attempts, chart_gates, chart_turns
-from .run_comparison import kinds
+from .run_comparison import SEEDS, kinds
 from .tables import (COMPUTE, EVOLUTION, RunData, age_table, balances, cell_history, dormant_table,
                                      evolution_sentence, evolution_table, left_because, lineage_order, organelle_table,
                                      pool, summary)
@@ -63,10 +63,10 @@ def _each_rate(runs: list[RunData], rate: str, step: int) -> pd.DataFrame:
     return pd.concat(parts)[['generation', 'run', 'configuration', 'counts', rate]].dropna()
 
 def _means(each: pd.DataFrame, rate: str) -> pd.DataFrame:
-    "The mean of each configuration with the interval of t, at each mark that two of its seeds have"
+    "The mean of each configuration with the interval of t, at each mark that two of its seeds have; of two alone none"
     marks = each[each['counts']].groupby(['configuration', 'generation'], sort=False)[rate].agg(['size', 'mean', 'std'])
     marks = marks.query('size > 1').reset_index()
-    half = stdtrit(marks['size'] - 1, .975) * marks['std'] / np.sqrt(marks['size'])
+    half = stdtrit(marks['size'] - 1, .975) * marks['std'] / np.sqrt(marks['size']).where(marks['size'] >= SEEDS)
     return rounded(marks.assign(low=marks['mean'] - half, high=marks['mean'] + half))
 
 def _ends(marks: pd.DataFrame, style: str) -> str:

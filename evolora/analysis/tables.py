@@ -412,7 +412,7 @@ def attempt_table(data: RunData) -> pd.DataFrame:
     columns = dict(generation=int, parents=str, child=str, outcome=str, family=str, uplift=float, pairs=int, e=float,
                    needed=float, lag=float, energy_kept=float)
     parents = lambda id, partners: ' + '.join(partners if len(partners) == 2 else [id, *partners])
-    rows = [dict(n, generation=generation, parents=parents(id, n['partners']), family=n.get('best'),
+    rows = [dict(n, generation=generation, parents=parents(id, n['partners']), family=n.get('family'),
                  pairs=n.get('pairs', 0))
             for (generation, id), n in turns.items() if n['outcome'] != 'child_unlikely']
     return pd.DataFrame(rows, columns=list(columns)).astype({k: kind for k, kind in columns.items() if kind is not str})

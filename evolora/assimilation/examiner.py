@@ -62,6 +62,10 @@ class Examiner:
                        ('tokens', int(made.prompt_tokens.sum() + made.new_tokens.sum()))): self.bill[key] += x
         return dict(zip(ids, right.reshape(len(ids), len(tasks))))
 
+    def add(self, gflops: float, alone: float) -> None: # as executed, and if nothing had been shared
+        "Put work of others on the bill"
+        for key, cost in (('gflops', gflops), ('alone', alone)): self.bill[key] += cost
+
     def settle(self) -> dict:
         "What was asked since the last call: answers, how many were right, tokens, GFLOPs as executed and `alone`"
         bill, self.bill = self.bill, self._empty()

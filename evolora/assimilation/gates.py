@@ -43,7 +43,7 @@ class Gate:
 # %% ../../nbs/06_assimilation/03_gates.ipynb #d097b7b6
 EVENTS: dict[str, str] = {
     'took_over': 'sees {child}, the child of {parents}, answer for both: {uplift:+.2f} over the pair, E = {e:.3g} in '
-                 '{best}, where least is shown, {energy_kept:.0%} of the squared singular values kept'}
+                 '{family}, where least is shown, {energy_kept:.0%} of the squared singular values kept'}
 _EVENT_LABELS = {'took_over': 'child took over'}
 
 GATES: Parts = Parts('gate', {g.name: g for g in (
@@ -58,7 +58,7 @@ GATES: Parts = Parts('gate', {g.name: g for g in (
          unknown='finds no right answer of the past to compare a child by'),
     Gate('not_shown_equal', 'is the child as good as the pair?', 'e', '>=', 'needed',
          'finds the child of {parents} {uplift:+.2f} over the pair after {pairs} pairs of answers, and E = {e:.3g} in '
-         '{best}, where least is shown; {needed:.3g} needed in every family', label='child not shown as good'))},
+         '{family}, where least is shown; {needed:.3g} needed in every family', label='child not shown as good'))},
     'register_gate', reserved=EVENTS)
 
 def gate_label(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from fastcore.basics import patch
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from .examiner import Examiner, fresh
 from .gates import GATES, Decision, judge, measured
@@ -54,6 +54,19 @@ class MergeConfig(BaseModel):
         if len({*gates}) < len(gates): raise ValueError(f"expected each gate once, got {', '.join(gates)}")
         return gates
 
+    @field_validator('weights')
+    @classmethod
+    def _between(cls, weights: list[float]) -> list[float]:
+        if len({*weights}) < len(weights) or not all(0 < w < 1 for w in weights):
+            raise ValueError(f"expected different weights between 0 and 1, got {', '.join(map(str, weights))}")
+        return weights
+
+    @model_validator(mode='after')
+    def _agree(self):
+        if self.least > self.most: raise ValueError(
+            f"least expected at most as many questions as most, {self.most}, got {self.least}; lower it")
+        return self
+
 # %% ../../nbs/06_assimilation/05_merge_test.ipynb #mrt00009
 class Trials:
     "Paired answers of a child and of whoever leads each family, and what they show so far"
@@ -86,7 +99,7 @@ class Trials:
         "The family where least is shown, with its e-value, and the mean difference over all"
         least = min(self.differences, key=self.e)
         mean = [float(np.mean(d)) if d else 0. for d in self.differences.values()]
-        return dict(best=least, e=float(min(self.e(least), 1e300)), needed=1 / self.level,
+        return dict(family=least, e=float(min(self.e(least), 1e300)), needed=1 / self.level,
                     uplift=math.fsum(mean) / len(mean), pairs=sum(map(len, self.differences.values())))
 
     def __repr__(self) -> str:
@@ -162,9 +175,8 @@ class Merging:
         self.tried = {(one, two): int(when) for one, two, when in state['tried']}
 
     def step(self, leaders: Mapping[str, str], known: Sequence, generation: int, *, spent: float, # GFLOPs of this one
-             answer: float, # GFLOPs of an answer, about
-             rng: Callable[[str], np.random.Generator], seed_for: Callable[[Task], int],
-             how: dict | None = None) -> Takeover: # how answers are scored
+             answer: float, # GFLOPs of an answer that shares its prompt with no other, about
+             rng: Callable[[str], np.random.Generator], how: dict | None = None) -> Takeover: # how answers are scored
         "Perhaps test a child; none while there is not enough compute for it"
         c = self.config
         if not c.share: return Takeover([])
@@ -178,14 +190,15 @@ class Merging:
         for gate in c.gates:
             decisions.append(judge(gate, nominee, generation, **measured(gate, self, nominee, leaders)))
             if not decisions[-1].passed: return Takeover(decisions)
-        # Scoring an answer costs less than giving one.
+        # An answer is scored in one pass, and nothing shares its prompt either: about what it costs to give.
         need = answer * (len(known) * (len({*leaders.values()}) + len(pairs) * len(c.weights))
                          + 2 * c.least * max(sum(id in p for id in leaders.values()) for p in pairs))
         decisions.append(judge('low_compute', nominee, generation, purse=self.purse, least=need))
         if not decisions[-1].passed: return Takeover(decisions)
         found, gflops, alone = candidates(self.population, self.examiner.scratch, pairs, leaders, known, c.weights,
                                           **how or {})
-        self._pay(gflops, alone)
+        self.examiner.add(gflops, alone)
+        self.purse -= gflops
         lag, parents = (found[0].lag, found[0].parents) if found else (None, ())
         partners = [id for id in parents if id != nominee]
         decisions.append(judge('child_unlikely', nominee, generation, partners=partners, lag=lag, most=c.lag))
@@ -195,18 +208,12 @@ class Merging:
             return Takeover(decisions)
         if self.purse < (look := 2 * answer * c.look):      # scoring took more than was thought: no test is begun
             return Takeover([*decisions, judge('low_compute', nominee, generation, purse=self.purse, least=look)])
-        return self._test(found[0], leaders, generation, decisions, answer, rng, seed_for)
-
-    def _pay(self, gflops: float, alone: float | None = None) -> None: # as executed; alone: not billed by the examiner
-        self.purse -= gflops
-        if alone is not None:
-            self.examiner.bill['gflops'] += gflops
-            self.examiner.bill['alone'] += alone
+        return self._test(found[0], leaders, generation, decisions, answer, rng)
 
 # %% ../../nbs/06_assimilation/05_merge_test.ipynb #mrt00017
 @patch
 def _test(self: Merging, child: Candidate, leaders: Mapping[str, str], generation: int, decisions: list[Decision],
-          answer: float, rng: Callable, seed_for: Callable) -> Takeover:
+          answer: float, rng: Callable) -> Takeover:
     c, one = self.config, decisions[0].organelle
     partners = [id for id in child.parents if id != one]
     home = [f for f, id in leaders.items() if id in child.parents]
@@ -221,9 +228,9 @@ def _test(self: Merging, child: Candidate, leaders: Mapping[str, str], generatio
         tasks = fresh(own, n, rng(f'merge {f} {len(seen)}'), seen=seen) if n else []
         if not tasks or self.purse < 2 * answer * n: break              # small cells run out of questions
         before = self.examiner.bill['gflops']
-        right = self.examiner.ask({'child': child.factors, 'leader': factors[leaders[f]]}, tasks, seed_for,
-                                  temperature=0.)
-        self._pay(self.examiner.bill['gflops'] - before)
+        right = self.examiner.ask({'child': child.factors, 'leader': factors[leaders[f]]}, tasks, lambda task: 0,
+                                  temperature=0.)       # greedy: no luck, whatever the seed
+        self.purse -= self.examiner.bill['gflops'] - before
         trials.observe(f, right['child'], right['leader'])
     numbers = trials.numbers
     self.levels.close(gate, numbers['e'])

@@ -23,7 +23,8 @@ from .lifecycle import (
 )
 from .config import (
     EcologyConfig as EcologyConfig, PRESETS as PRESETS, RENAMED as RENAMED, changed_config as changed_config,
-    checked_config as checked_config, load_config as load_config, validation_line as validation_line,
+    checked_config as checked_config, load_config as load_config, merged as merged,
+    validation_line as validation_line,
 )
 from .record import (
     Generation as Generation, alone_of as alone_of, hashes_of as hashes_of, numbers_of as numbers_of,
@@ -36,6 +37,7 @@ from .diagnosis import (
 )
 from .knobs import (
     Applied as Applied, Controls as Controls, Example as Example, KNOBS as KNOBS, Knob as Knob,
+    as_prompt as as_prompt,
 )
 from .price_equation import (
     Descent as Descent, Heredity as Heredity, Inheritance as Inheritance, PriceTerms as PriceTerms,
@@ -49,7 +51,7 @@ from .serving import (
 )
 from .succession import (
     Census as Census, Luck as Luck, Succession as Succession, Turnover as Turnover, drawn_parents as drawn_parents,
-    shared as shared,
+    parted as parted, shared as shared,
 )
 from .ecology import (
     Ecology as Ecology,

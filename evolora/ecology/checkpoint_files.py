@@ -97,7 +97,8 @@ def prune(folder: str | Path, keep: int = 2) -> None:
 def read_manifest(folder: str | Path) -> dict:
     "The manifest of a checkpoint, checked against its own fingerprint; the files it lists are not read"
     folder = Path(folder)
-    found = read_json(folder / 'manifest.json', 1 << 20)
+    try: found = read_json(folder / 'manifest.json', 1 << 20)
+    except ValueError as e: raise ValueError(f"{str(e).removesuffix('; get it again')}; {_RESTORE}") from None
     kinds = {'format': str, 'version': str, 'generation': int, 'run': str, 'tables': dict, 'files': dict, 'sha256': str}
     fits = found.keys() == kinds.keys() and all(type(found[k]) is kind for k, kind in kinds.items())
     listed = [*found['files'].values(), *found['tables'].values()] if fits else [None]

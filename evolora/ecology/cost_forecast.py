@@ -218,15 +218,19 @@ def _scored(config: EcologyConfig) -> list[tuple[str, int, tuple[int, ...], str]
     "(when, answers, organelles in each pass over them, why) of what is scored, at most"
     m, v, seats = config.market, config.variation, config.capacity
     found = [('a generation', m.questions, (seats,), 'those asleep are left out')] if seats > 1 else []
-    if m.recruit and v.selection != 'lot': found.append(
-        ('a seat', m.met, (seats + 1, *[seats] * (m.agree > 0)), 'when an organelle leaves for a recruit'))
-    if v.every: found.append(('a census', m.met, (seats, v.offspring, seats), f'every {v.every} generations'))
+    if m.recruit: found.append(('a seat', m.met, (seats + 1, *[seats] * (m.agree > 0)),
+                                'when an organelle leaves for a recruit'))
+    # By about half of the answers parents are chosen, by the rest the account is kept.
+    half, often = -(-m.met // 2), f'every {v.every} generations'
+    if v.every: found += [('a census', half, (seats,), often),
+                          ('an account', half, (seats, v.offspring, seats), f'{often}, and on no other bill')]
     return found
 
 def _scored_at_once(config: EcologyConfig, text: int) -> int: # tokens of a question and its answer
     "Most answers, each under one organelle, that are in one pass"
     m, most, found = config.market, config.plasticity.chunk, [0]     # tokens in one pass
-    for when, answers, passes, _ in _scored(config):
+    merges = [('a merge', m.met, (config.capacity, 8), '')] if config.merging.share else []     # eight candidates
+    for when, answers, passes, _ in _scored(config) + merges:
         if when == 'a generation': answers = min(answers, m.round)
         rows = min(answers, max(1, most // text // min(max(passes), 8)))
         found.append(rows * min(max(passes), max(1, most // (rows * text))))

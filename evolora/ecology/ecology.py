@@ -88,8 +88,9 @@ class Ecology:
     def step(self, questions: int | None = None) -> Generation: # fewer, where no more can be paid: merges, births wait
         "Run one generation and return its record; RuntimeError if the last one broke off"
         most = self.config.market.questions
-        if questions is not None and not 1 <= questions <= most:
-            raise ValueError(f"questions expected 1 to {most}, got {questions}; raise market.questions for more")
+        if questions is not None and (type(questions) is not int or not 1 <= questions <= most):
+            raise ValueError(f"questions expected a whole number from 1 to {most}, got {questions!r:.60}; "
+                             "raise market.questions for more")
         with self.still():
             if self.half: raise RuntimeError(f"generation {self.generation} ended half-way; begin anew or resume a run")
             self.half, self._timing = True, {}
@@ -97,9 +98,10 @@ class Ecology:
             self.tune()
             with self._timed('serve'): service, learned, scored = self.serving.rounds(applied, questions)
             self.succession.observe(service.episodes)
+            self._look_back()
             decisions, turnover = [], None
             if questions in (None, most):
-                with self._timed('merge'): decisions = self._merge(service.episodes, learned)
+                with self._timed('merge'): decisions = self._merge(service, learned)
                 with self._timed('renew'): scored += self.serving.renew()
                 with self._timed('evolve'): turnover, counted = self.succession.step()
                 scored += counted
@@ -227,18 +229,12 @@ def _learn(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answer
 
 # %% ../../nbs/07_ecology/10_ecology.ipynb #211348aa
 @patch
-def _gate_seed(self: Ecology, task: Task) -> int:
-    return seed_of(self.seed, generation=self.generation, purpose='gate luck', organelle=task.id)
-
-@patch
-def _merge(self: Ecology, episodes: dict[str, list], learned: pd.DataFrame) -> list[Decision]:
+def _merge(self: Ecology, service: Service, learned: pd.DataFrame) -> list[Decision]:
     "Perhaps a child that is as good as those who led the families of both takes over from them"
-    self._look_back()
-    paid, now = fsum(episodes['gflops']), self.generation
+    paid, now = fsum(service.episodes['gflops']), self.generation
     leaders = {f: id for f in self.market.families if not self.population.is_noop(id := self.market.leader(f))}
     found = self.merging.step(leaders, self.serving.met.rows, now, spent=paid + fsum(learned.gflops),
-                              answer=paid / len(episodes['gflops']), rng=lambda purpose: self.rng(purpose),
-                              seed_for=self._gate_seed, how=self.serving.how)
+                              answer=service.alone / len(service.tasks), rng=self.rng, how=self.serving.how)
     if not found.child: return whole_turn(found.decisions)
     parents = found.child.parents
     factors = {id: self.population.factors(id) for id in parents}

@@ -46,7 +46,7 @@ class Demography:
         ids = self.population.ids
         rows = {'organelle': ids} | {k: [getattr(o, k) for o in self.population] for k in ('born', 'rank', 'operator')}
         rows |= {'belief': [self.market.balance(id) for id in ids], 'noop': [self.population.is_noop(id) for id in ids],
-                 'updates': [int(self.plasticity.updates[o.slot]) for o in self.population]}
+                 'updates': [int(self.plasticity.own[o.slot]) for o in self.population]}
         return pd.DataFrame(rows).set_index('organelle').sort_values('belief', ascending=False, kind='stable')
 
     def _note(self, event: str, one: Organelle, generation: int, reason: str) -> None:
@@ -73,7 +73,8 @@ def found(self: Demography, generation: int, *, rank: int, traits: Traits, step:
 @patch
 def _welcome(self: Demography, one: Organelle, generation: int, reason: str = 'birth') -> Organelle:
     if one.operator == 'founder': self.market.enter(one.id, 1 / (1 + len(self.market.holders)))    # all begin alike
-    else: self.market.welcome(one.id, () if one.operator == 'merge' else one.parents)
+    elif one.operator == 'merge': self.market.enter(one.id, 0.)     # until it gets what its parents hold
+    else: self.market.welcome(one.id, one.parents)
     self.plasticity.inherit(one.id, one.parents, one.operator)
     self.births[one.id] = {n: (A.cpu(), B.cpu()) for n, (A, B) in self.population.factors(one.id).items()}
     self._note('birth', one, generation, reason)

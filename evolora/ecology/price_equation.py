@@ -119,27 +119,28 @@ def heredity(parents: Iterable[float], children: Iterable[float], # value of mid
 class Inheritance(NamedTuple):
     "What the children of a life took from their parents, against what the breeder's equation says"
     heredity: Heredity
-    differential: float     # by how much first parents were measured to be better than their population, on average
+    differential: float     # by how much first parents are better than their population, on average
     predicted: float        # by how much children should be; nan where the slope is not known
     came: float             # by how much they were
 
     def __str__(self) -> str:
-        h, better = self.heredity, f'their parents were measured {self.differential:+.3f} above their population'
+        h, better = self.heredity, f'their parents were {self.differential:+.3f} above their population'
         if np.isnan(h.slope):
-            return f'{h.pairs} children say nothing of heredity yet; {better}, and they were {self.came:+.3f}.'
+            who = 'One child says' if h.pairs == 1 else f'{h.pairs} children say'
+            return f'{who} nothing of heredity yet; {better}, and they were {self.came:+.3f}.'
         return (f'{h.pairs} children took after their parents with a slope of {h.slope:.2f} ± {h.error:.2f}; {better}, '
                 f"which by the breeder's equation makes {self.predicted:+.3f}, and they were {self.came:+.3f}.")
 
-_NOTED = 'parent_skill', 'child_skill', 'population_skill', 'luck'
+_NOTED = 'parent_above', 'child_above', 'luck'
+
+def _number(x) -> bool:
+    try: return isinstance(x, (int, float)) and not isinstance(x, bool) and bool(np.isfinite(float(x)))
+    except OverflowError: return False          # a whole number that no float holds
 
 def inheritance(children: Iterable[Mapping]) -> Inheritance | None: # rows as an account notes them; None: none are
     "What children took from their parents; rows that are no numbers, as a damaged table may have them, are left out"
-    number = lambda x: isinstance(x, (int, float)) and np.isfinite(x)
-    known = [row for row in children if isinstance(row, Mapping) and all(number(row.get(k)) for k in _NOTED)]
+    known = [row for row in children if isinstance(row, Mapping) and all(_number(row.get(k)) for k in _NOTED)]
     if not known: return None
-    parent, child, all_, luck = (np.array([float(row[k]) for row in known]) for k in _NOTED)
-    above, found = parent - all_, heredity(parent - all_, child - all_, np.maximum(luck, 0.))
-    seen = above.var()
-    reliable = max(0., 1 - np.maximum(luck, 0.).mean() / seen) if seen else 0.
-    return Inheritance(found, float(above.mean()), found.response(float(above.mean()), reliable),
-                       float((child - all_).mean()))
+    parent, child, luck = (np.array([float(row[k]) for row in known]) for k in _NOTED)
+    found, above = heredity(parent, child, np.maximum(luck, 0.)), float(parent.mean())
+    return Inheritance(found, above, found.response(above), float(child.mean()))

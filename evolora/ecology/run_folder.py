@@ -42,7 +42,8 @@ TABLES = {
     'knobs': dict(generation=int, knob=str, value=float, was=float),
     'feedback': dict(generation=int, organelle=str, prompt=str, answer=str, up=bool, reward=float),
     'evolution': dict(generation=int, members=int, before=float, after=float, selection=float, learning=float,
-                      birth=float, merge=float, arrivals=float, reliability=float, income=float, children=dict),
+                      birth=float, merge=float, arrivals=float, reliability=float, income=float, children=dict,
+                      gflops=float),
     'timings': dict(generation=int, seconds=float, parts=dict),
 }
 

@@ -18,6 +18,7 @@ import pandas as pd
 from fastcore.basics import patch
 
 from ..assimilation.sequential import betting
+from .knobs import as_prompt
 from .record import alone_of
 from ..economy import prices as money
 from ..economy.market import Market, likelihood_of
@@ -118,8 +119,7 @@ class Met:
         return {'seen': self.seen, 'answers': [list(a) for a in self.answers], 'families': list(self.families)}
 
     def restore(self, state: dict) -> None:
-        turns = lambda prompt: prompt if isinstance(prompt, str) else tuple(prompt)
-        answers = [(turns(p), list(t)) for p, t in state['answers']]
+        answers = [(as_prompt(p), list(t)) for p, t in state['answers']]
         if type(state['seen']) is not int or not len(answers) <= state['seen'] < 1 << 62 or len(answers) > self.most \
                 or len(state['families']) != len(answers) or not all(isinstance(f, str) for f in state['families']):
             raise ValueError(f"expected at most {self.most} right answers of all that were seen, got {len(answers)} of "
@@ -180,6 +180,7 @@ class Service:
 class Serving:
     "Generations in which questions come in rounds; the believed answer, and a subclass may choose otherwise"
     steady = True       # whether the population stays as it is while it answers
+    every_copy = False      # whether all answers to a question are settled; else the first one, as a user gets one
     def __init__(self, ecology): # an `Ecology`
         self.ecology, self.met = ecology, Met(ecology.config.market.met)
 
@@ -191,8 +192,10 @@ class Serving:
 
     def restore(self, state: dict) -> None:
         "Go on from a saved state; ValueError for answers that the host could not have given"
-        self.met.restore(state)
-        self.checked(self.met.answers)
+        met = Met(self.met.most)
+        met.restore(state)
+        self.checked(met.answers)
+        self.met = met
 
     def checked(self, answers: Sequence) -> list[tuple[str | tuple[str, ...], list[int]]]:
         "Saved answers as (prompt, tokens); ValueError for those that the host could not have given"
@@ -201,7 +204,7 @@ class Serving:
             if not tokens or not all(type(t) is int and 0 <= t < n for t in tokens):
                 raise ValueError(f"expected token ids below {n} as an answer, got {tokens!r:.60}; restore the state "
                                  "from a copy")
-            found.append((prompt if isinstance(prompt, str) else tuple(prompt), list(tokens)))
+            found.append((as_prompt(prompt), list(tokens)))
             check_room(host, [found[-1][0]], host.encode([found[-1][0]]), [len(tokens)])
         return found
 
@@ -261,12 +264,13 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
     self._price(episodes)
     service.add(plan, each, places, prompts, answers, episodes)
     met = e.rng('met', start)
-    # One of the copies, so that belief does not hinge on how many answers a question gets.
-    given = graded(each, prompts, plan.organelle, answers, episodes['success'])[::len(copies)]
-    for a in given:
+    given = graded(each, prompts, plan.organelle, answers, episodes['success'])
+    for a in given[::len(copies)]:
         if a.right: self.met.add(a.family, a.prompt, a.tokens, met)
-    drawn = e.rng('scored', start).random(len(given)) < self.market.config.scored
-    return self.settle([a for a, one in zip(given, drawn) if one])
+    drawn = e.rng('scored', start).random(len(tasks)) < self.market.config.scored
+    # Else one of the copies, so that belief does not hinge on how many answers a question gets.
+    return self.settle([a for i, a in enumerate(given) if drawn[i // len(copies)]
+                        and (self.every_copy or not i % len(copies))])
 
 @patch
 def _price(self: Serving, episodes: dict[str, list]) -> None:
@@ -292,8 +296,8 @@ def renew(self: Serving) -> Bill: # of scoring
     if not c.recruit or any(e.population.is_noop(id) for id in e.population.ids): return Bill()
     bill = self.unite() if c.agree else Bill()
     if len(e.population) >= e.config.capacity:
-        able = [o.id for o in e.population if e.plasticity.updates[o.slot] >= c.protect]
-        if not able: return Bill()
+        able = [o.id for o in e.population if e.plasticity.own[o.slot] >= c.protect]
+        if not able: return bill
         leaves, reason, cost = self.missed_least(able)
         bill += cost
         e.demography.bury(leaves, e.generation, reason)
@@ -303,10 +307,11 @@ def renew(self: Serving) -> Bill: # of scoring
 @patch
 def unite(self: Serving) -> Bill: # of scoring
     "The two that agree most surely become one, if any do: the less believed one hands its stakes over and leaves"
-    e, ids = self.ecology, self.ecology.population.ids
+    e, c = self.ecology, self.market.config
+    ids = [o.id for o in e.population if e.plasticity.own[o.slot] >= c.protect]
     if not self.met.answers or len(ids) < 2: return Bill()
     found = score(e.population, *map(list, zip(*self.met.answers)), ids, **self.how)
-    for i, j, sure in agreeing(found.likelihoods, self.market.config.agree)[:1]:
+    for i, j, sure in agreeing(found.likelihoods, c.agree)[:1]:
         stays, leaves = sorted((ids[i], ids[j]), key=self.market.balance, reverse=True)
         self.market.hand_over(leaves, stays)
         e.demography.bury(leaves, e.generation, f'it always agrees with {stays} (E {sure:.3g}), which goes on for both')
@@ -321,9 +326,11 @@ def recruit(self: Serving) -> None:
 @patch
 def missed_least(self: Serving, able: Sequence[str]) -> tuple[str, str, Bill]:
     "Who of these leaves, why, and the bill of finding that out"
-    if self.ecology.config.variation.selection == 'lot':
-        return str(self.ecology.rng('leaves').choice(able)), 'drawn by lot', Bill()
     costs, bill = self._absence()
+    if self.ecology.config.variation.selection == 'lot':        # nobody goes by the costs, but they are paid
+        leading = {self.market.leader(f) for f in self.market.families}
+        drawn = self.ecology.rng('leaves').choice([id for id in able if id not in leading] or able)
+        return str(drawn), 'drawn by lot', bill
     leaves = min(able, key=lambda id: (costs[id], self.market.balance(id)))
     return leaves, f'its absence costs {costs[leaves]:.4f} of a right answer', bill
 

@@ -156,8 +156,7 @@ def _operator(rank: int, noop: bool, max_rank: int, config: VariationConfig, rng
 
 def make_offspring(population: Population,
                    parents: list[str], # the first is mutated and passes on its traits; a second is used for crossover
-                   rng: np.random.Generator, config: VariationConfig = VariationConfig(), *,
-                   weights: list[float] | None = None) -> Offspring:
+                   rng: np.random.Generator, config: VariationConfig = VariationConfig()) -> Offspring:
     "A child by mutation of the first parent, or with probability config.crossover by crossover of distinct parents"
     if not parents: raise ValueError("expected at least one parent, got none; name one that lives")
     parent = population[parents[0]]
@@ -165,7 +164,7 @@ def make_offspring(population: Population,
     distinct = list(dict.fromkeys(parents))
     if len(distinct) > 1 and rng.random() < config.crossover and not all(population.is_noop(p) for p in distinct):
         # Drawn, and near equal: the same pair has different children.
-        weights = rng.dirichlet([4.] * len(distinct)).tolist() if weights is None else weights
+        weights = rng.dirichlet([4.] * len(distinct)).tolist()
         rank = max(population[p].rank for p in distinct)
         child = crossover([population.factors(p) for p in distinct], weights, rank=rank,
                           scales=[population.scale(p) for p in distinct], alpha=population.alpha)

@@ -155,11 +155,19 @@ class MarketConfig(BaseModel):
     asleep: float = Field(.05, ge=0, lt=1, description='belief below which an organelle is scored only where that '
                                                        'could make it the one that is believed most')
     recruit: bool = Field(True, description='whether an organelle that never learned is always there')
-    protect: int = Field(8, ge=0, description='updates before an organelle may have to leave its seat')
+    protect: int = Field(8, ge=0, description='updates since its birth before an organelle may have children, or have '
+                                              'to leave its seat')
     met: int = Field(64, ge=1, le=4096, description='right answers that are kept of all that was met; they show whose '
                                                     'absence costs least')
     agree: float = Field(0., ge=0, lt=1, description='mean difference between the likelihoods of right answers below '
-                                                     'which two organelles become one; 0: no two do')
+                                                     'which two organelles become one when a recruit is needed; '
+                                                     '0: no two do')
+
+    @model_validator(mode='after')
+    def _seat(self):
+        if self.agree and not self.recruit: raise ValueError(
+            "agree expected recruit, for two become one to make room for a recruit; set recruit to true, or agree to 0")
+        return self
 
     @model_validator(mode='before')
     @classmethod
@@ -205,8 +213,6 @@ class Market:
     def balance(self, organelle: str) -> float: # KeyError for one that holds no stake
         "The mean share that an organelle has of the books"
         return fsum(b._known(organelle) / b.total for b in self.books.values()) / len(self.books)
-
-    def total(self) -> float: return fsum(self.balances.values())
 
     def enter(self, organelle: str, part: float | None = None) -> None: # default: what newborns get
         "A new organelle takes part in every book, with this part of all stakes"

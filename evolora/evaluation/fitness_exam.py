@@ -37,7 +37,7 @@ class Ranks(NamedTuple):
     belief: float       # what the market holds of each, with shared success as the exam says
 
 def _rho(a: Sequence[float], b: Sequence[float]) -> float:
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0: return float('nan')
+    if len(a) < 3 or min(np.ptp(a), np.ptp(b)) < 1e-9: return float('nan')       # equal but for rounding
     return float(spearmanr(a, b)[0])
 
 def fitness_ranks(ecology: Ecology, tasks: Sequence[Task]) -> Ranks | None: # None: fewer than 3, or nothing was right

@@ -8,6 +8,7 @@ __all__ = ['Router', 'fit_router', 'believed_router']
 # %% ../../nbs/09_evaluation/03_routing.ipynb #bc10e49d
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,7 +19,6 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from ..ecology.run_folder import config_hash
-from ..economy.market import foremost
 from .evaluation import COLUMNS, KEY, candidates, answer_all, form_of, listed
 from ..tasks.family import Task
 from ..tasks.forms import Form
@@ -151,11 +151,12 @@ def fit_router(population, tasks: Iterable[Task], *, by: str = 'family',
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #737694ea
 def believed_router(ecology) -> Router: # an `Ecology`
-    "Whoever is believed most in each family just now; it takes no answer"
+    "Whoever would answer in each family just now, and for the rest whoever leads most; it takes no answer"
     population, market = ecology.population, ecology.market
     table = {f: ecology.serving.leader(f) for f in market.families}
+    led = Counter(table.values())
     return Router(by='family', table=table, fitted=(), answers=0, gflops=0.,
-                  best=foremost(market.balances), weights=population.weights_hash(),
+                  best=max(led, key=lambda id: (led[id], market.balance(id))), weights=population.weights_hash(),
                   cells=tuple(ecology.cells), form=ecology.host.form)
 
 # %% ../../nbs/09_evaluation/03_routing.ipynb #d5040559

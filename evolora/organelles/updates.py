@@ -87,7 +87,8 @@ class Plasticity:
         like = lambda stack: {n: torch.zeros_like(x) for n, x in stack.items()}
         self.first = {'A': like(population.stack.A), 'B': like(population.stack.B)}
         self.second = {'A': like(population.stack.A), 'B': like(population.stack.B)}
-        self.updates = np.zeros(population.capacity + 1, int)
+        # Of each slot: updates in all, by which rates fall, its line's included; since birth; and in its moments.
+        self.updates, self.own, self.averaged = np.zeros((3, population.capacity + 1), int)
         self.basis = np.arange(population.capacity + 1)           # slots with the same number share their coordinates
         self._lineages = population.capacity + 1
         self._expected: dict[str, dict[str, float]] = {}         # organelle -> cell -> running mean of the reward
@@ -133,8 +134,8 @@ def learn(self: Plasticity, lesson: Lesson, *,
     self._add(table, 'gflops', part.organelles, cost / 1e9)
     self._add(table, 'gflops_alone', part.organelles, alone / 1e9)
     self._add(table, 'useful', part.organelles, np.ones(len(part)))
-    table.loc[found.organelles, 'step'] = self._step(self._shared(found))
-    self._hold(table, lesson, found.organelles, rng)
+    table.loc[found.organelles, 'step'] = self.step(self._shared(found))
+    self.hold(table, lesson, found.organelles, rng)
     return table
 
 @patch
@@ -184,30 +185,30 @@ def _wake(self: Plasticity, organelles: Sequence[str]):
 # %% ../../nbs/05_organelles/04_updates.ipynb #41b65071
 @patch
 @torch.no_grad()
-def _step(self: Plasticity, found: Credit) -> np.ndarray:
+def step(self: Plasticity, found: Credit) -> np.ndarray:
     "Adam, uphill, for every organelle in the credit; returns the norm of each organelle's update"
     c, population = self.config, self.population
     slots = [population[id].slot for id in found.organelles]
     at, moved = torch.tensor(slots, device=population.stack.device), 0.
-    self.updates[slots] += 1
-    n = self.updates[slots]
+    for count in (self.updates, self.own, self.averaged): count[slots] += 1
+    n, m = self.updates[slots], self.averaged[slots]
     rate = c.learning_rate / (1 + (n - 1) / c.half_life) * np.minimum(1, n / max(c.warmup, 1))
     rate *= [population[id].traits.plasticity for id in found.organelles]
     spread = lambda x: torch.tensor(x, dtype=torch.float32, device=at.device)[:, None, None]
-    rate, first_bias, second_bias = spread(rate), spread(1 - c.beta1**n), spread(1 - c.beta2**n)
+    rate, first_bias, second_bias = spread(rate), spread(1 - c.beta1**m), spread(1 - c.beta2**m)
     for half, stack in (('A', population.stack.A), ('B', population.stack.B)):
         for name, g in getattr(found, half).items():
-            m, v = self.first[half][name], self.second[half][name]
+            first, second = self.first[half][name], self.second[half][name]
             r = g.shape[1]
-            m[at, :r] = c.beta1 * m[at, :r] + (1 - c.beta1) * g
-            v[at, :r] = c.beta2 * v[at, :r] + (1 - c.beta2) * g.square()
-            step = rate * (m[at, :r] / first_bias) / ((v[at, :r] / second_bias).sqrt() + 1e-8)
+            first[at, :r] = c.beta1 * first[at, :r] + (1 - c.beta1) * g
+            second[at, :r] = c.beta2 * second[at, :r] + (1 - c.beta2) * g.square()
+            step = rate * (first[at, :r] / first_bias) / ((second[at, :r] / second_bias).sqrt() + 1e-8)
             stack[name][at, :r] += step
             moved = moved + step.square().sum((1, 2))
     return moved.sqrt().cpu().numpy()
 
 @patch
-def _hold(self: Plasticity, table: pd.DataFrame, lesson: Lesson, organelles: list[str], rng):
+def hold(self: Plasticity, table: pd.DataFrame, lesson: Lesson, organelles: list[str], rng):
     "The KL trust region: measure the divergence from the host, and scale down each organelle that is outside"
     c, population = self.config, self.population
     if not c.probe: return
@@ -295,14 +296,15 @@ def inherit(self: Plasticity, child: str, parents: Sequence[str] = (), operator:
     slot, parent = self.population[child].slot, next((p for p in parents if p in self.population), None)
     for half in (*self.first.values(), *self.second.values()):
         for x in half.values(): x[slot] = 0
-    self.updates[slot], self.basis[slot], self._lineages = 0, self._lineages, self._lineages + 1
+    for count in (self.updates, self.own, self.averaged): count[slot] = 0
+    self.basis[slot], self._lineages = self._lineages, self._lineages + 1
     if parent is None: return
     self._expected[child], origin = dict(self._expected.get(parent, {})), self.population[parent].slot
     self.updates[slot] = self.updates[origin]
     if operator not in KEEPS_BASIS or self.population[parent].rank != self.population[child].rank: return
     for half in (*self.first.values(), *self.second.values()):
         for x in half.values(): x[slot] = x[origin]
-    self.basis[slot] = self.basis[origin]
+    self.basis[slot], self.averaged[slot] = self.basis[origin], self.averaged[origin]
 
 @patch
 def forget(self: Plasticity, organelle: str) -> None:
@@ -314,7 +316,8 @@ def state(self: Plasticity) -> dict:
     "All that `restore` takes back, bit for bit: the moments as tensors, and plain values"
     moments = {f'{moment}.{half}.{n}': x.clone() for moment in ('first', 'second')
                for half, maps in getattr(self, moment).items() for n, x in maps.items()}
-    return {'moments': moments, 'updates': self.updates.tolist(), 'basis': self.basis.tolist(),
+    return {'moments': moments, 'basis': self.basis.tolist(),
+            **{name: getattr(self, name).tolist() for name in ('updates', 'own', 'averaged')},
             'lineages': self._lineages, 'expected': {o: dict(e) for o, e in self._expected.items()}}
 
 @patch
@@ -327,6 +330,6 @@ def restore(self: Plasticity, state: dict) -> None:
     for name, x in tensors.items():
         moment, half, n = name.split('.', 2)
         getattr(self, moment)[half][n].copy_(x)
-    self.updates, self.basis = np.array(state['updates'], int), np.array(state['basis'], int)
+    for name in ('updates', 'own', 'averaged', 'basis'): setattr(self, name, np.array(state[name], int))
     self._lineages = state['lineages']
     self._expected = {o: dict(e) for o, e in state['expected'].items()}

@@ -93,14 +93,16 @@ def paired(a, b, *, strata: Iterable[Hashable] | None = None, resamples: int = 2
 
 # %% ../../nbs/01_utils/04_statistics.ipynb #rat00002
 def ratio(a, b, *, resamples: int = 2000, level: float = .95, rng: np.random.Generator) -> Interval:
-    "mean(a) / mean(b) with its percentile bootstrap interval, pairs drawn together; nan where b is 0"
+    "mean(a) / mean(b) with its percentile bootstrap interval, pairs drawn together; nan unless b is above 0 on average"
     a, b, level = _numbers('a', a), _numbers('b', b), _share('level', level)
     if a.shape != b.shape:
         raise ValueError(f"expected pairs, got {len(a)} and {len(b)} values; measure both of each")
+    if resamples < 1: raise ValueError(f"resamples must be at least 1, got {resamples}; 2000 is usual")
+    if b.mean() <= 0: return Interval(np.nan, np.nan, np.nan)
     pairs = np.array([a, b]).T
     drawn = pairs[rng.integers(len(pairs), size=(resamples, len(pairs)))].mean(1)
     of = lambda means: means[..., 0] / np.where(means[..., 1] > 0, means[..., 1], np.nan)
-    low, high = np.nanquantile(of(drawn), [(1 - level) / 2, (1 + level) / 2]) if b.any() else (np.nan, np.nan)
+    low, high = np.nanquantile(of(drawn), [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(of(pairs.mean(0))), float(low), float(high))
 
 # %% ../../nbs/01_utils/04_statistics.ipynb #c4a0361e

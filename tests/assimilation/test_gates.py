@@ -18,7 +18,7 @@ def rows(decisions): return [json.loads(json.dumps(vars(d))) for d in decisions]
 
 # --- the registry alone
 
-TEXTS = {'best', 'child'}      # what a sentence names, all the rest are numbers
+TEXTS = {'family', 'child'}      # what a sentence names, all the rest are numbers
 
 
 def numbers(sentence, **known):
@@ -104,7 +104,7 @@ def test_turns_may_be_empty():
 
 # --- the record
 
-SHOWN = dict(best='math', e=200., needed=112., uplift=.02, pairs=96)
+SHOWN = dict(family='math', e=200., needed=112., uplift=.02, pairs=96)
 HONEST = [*turn([judge('no_pair', 'o1', 4, pairs=1, least=1),
                  judge('low_compute', 'o1', 4, purse=52., least=41.),
                  judge('child_unlikely', 'o1', 4, partners=['o2'], lag=.02, most=.1),
@@ -167,9 +167,9 @@ def test_a_gate_that_cannot_be_registered(changes, expected):
 
 
 def test_numbers_of_numpy_become_plain_ones():
-    register_gate(changed(OWN, measure=lambda *about: dict(it=np.float32(.5), bound=np.int64(0), best='math')))
+    register_gate(changed(OWN, measure=lambda *about: dict(it=np.float32(.5), bound=np.int64(0), family='math')))
     found = measured('of_my_own', 'merging', 'o1', {})
-    assert json.loads(json.dumps(found)) == dict(it=.5, bound=0, best='math')
+    assert json.loads(json.dumps(found)) == dict(it=.5, bound=0, family='math')
     decision = judge('of_my_own', 'o1', 3, **found)
     assert decision.passed and str(decision) == 'is it? yes: o1 has 0.5, 0 expected'
 

@@ -16,6 +16,7 @@ from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.host.model import tiny_host
 from evolora.organelles.population import Population
+from evolora.organelles.scoring import score
 from evolora.tasks.families import Cell
 from evolora.utils.randomness import stream
 
@@ -54,8 +55,7 @@ def known(population, id='o1'):
 
 def step(m, leaders=LEADERS, rows=None, generation=0, **how):
     return m.step(leaders, known(m.population) if rows is None else rows, generation,
-                  **{'spent': 1e3, 'answer': 1e-3, 'rng': lambda purpose: stream(0, purpose=purpose),
-                     'seed_for': lambda task: 0} | how)
+                  **{'spent': 1e3, 'answer': 1e-3, 'rng': lambda purpose: stream(0, purpose=purpose)} | how)
 
 
 # --- the test
@@ -81,7 +81,7 @@ def test_it_is_over_as_soon_as_the_child_is_worse_in_one_family():
 def test_it_goes_on_only_where_nothing_is_shown():
     trials = Trials(['a', 'b'], .05, .1)
     trials.observe('a', [True] * 200, [True] * 200)
-    assert trials.equal('a') and trials.open == ['b'] and trials.numbers['best'] == 'b' and trials.numbers['e'] == 1.
+    assert trials.equal('a') and trials.open == ['b'] and trials.numbers['family'] == 'b' and trials.numbers['e'] == 1.
 
 
 def test_what_was_shown_once_stays_shown():
@@ -113,8 +113,12 @@ def test_the_most_promising_comes_first_and_unknown_families_promise_nothing(pop
     found, *_ = candidates(population, scratch, [('o1', 'o2'), ('o2', 'o3')],
                            LEADERS | {'math': 'o3'}, known(population), [.2, .5, .8])
     assert len(found) == 6 and [c.lag for c in found] == sorted(c.lag for c in found)
-    alone, *_ = candidates(population, scratch, [('o2', 'o3')], {'math': 'o3', 'x': 'o2'}, [('math', '1+1', [1])], [.5])
-    assert alone[0].lag < 1.                    # only what is known counts
+    rows = [('math', '1+1', [1]), ('math', '2+2', [2, 3])]      # of the family x, where o2 leads, nothing is known
+    alone, *_ = candidates(population, scratch, [('o2', 'o3')], {'math': 'o3', 'x': 'o2'}, rows, [.5])
+    child, (_, prompts, tokens) = scratch.birth(alone[0].factors).id, zip(*rows)
+    mean = lambda who, id: score(who, [*prompts], [*tokens], [id]).likelihoods.mean()
+    assert alone[0].lag == pytest.approx(mean(population, 'o3') - mean(scratch, child), abs=1e-6) != 0
+    scratch.death(child)
     for rows in ([], [('math', '1+1', [1])]):   # and of this pair nothing is
         assert candidates(population, scratch, [('o1', 'o2')], LEADERS | {'math': 'o3'}, rows, [.5]) == ([], 0., 0.)
 
@@ -211,7 +215,9 @@ def test_its_state_is_plain_and_comes_back(population):
     assert again.state() == m.state() and again.levels.level == m.levels.level
 
 
-@pytest.mark.parametrize('changes', [{'share': 2.}, {'margin': 0.}, {'weights': []}, {'alpha': 1.}, {'least': 1},
+@pytest.mark.parametrize('changes', [{'share': 2.}, {'margin': 0.}, {'weights': []}, {'weights': [.5, .5]},
+                                     {'weights': [1.]}, {'weights': [-3.]},
+                                     {'least': 128, 'most': 2}, {'alpha': 1.}, {'least': 1},
                                      {'gates': ['no_pair']}, {'gates': ['unheard_of']}])
 def test_settings_that_make_no_sense_are_refused(changes):
     with pytest.raises(ValueError): MergeConfig(**changes)
@@ -263,7 +269,7 @@ def test_a_configuration_names_each_gate_once(own):
 
 SMALL = {'cells': [*CELLS], 'max_new_tokens': 4, 'capacity': 3, 'founders': 3, 'founder_step': .3,
          'market': {'questions': 6, 'round': 2, 'learn_every': 1, 'protect': 1, 'contest': 0., 'recruit': False,
-                    'books': 'family'},
+                    'books': 'family', 'met': 8},
          'world': {'schedule': 'static'}, 'curriculum': {'copies': 2},
          'merging': {'share': 1., 'least': 2, 'look': 24, 'most': 48, 'weights': [.5], 'lag': 1., 'alpha': .9,
                      'margin': .9}}
@@ -275,6 +281,7 @@ def begun(host, seed=1, **changes):
 
 def test_the_child_gets_what_its_parents_held_and_the_books_balance(host, chance):
     e = begun(host)
+    e.merging.purse = 1.        # GFLOPs, so that one can be afforded
     records = [e.step() for _ in range(12)]
     took = [d for r in records for d in r.decisions if d.gate == 'took_over']
     assert took

@@ -260,9 +260,10 @@ def test_scoring_is_counted_without_weights_as_with_them(architecture, blocks):
 
 
 @pytest.mark.parametrize('changes, when', [
-    ({}, ['a generation', 'a seat', 'a census']), ({'variation': VariationConfig(every=0)}, ['a generation', 'a seat']),
-    ({'variation': VariationConfig(selection='lot')}, ['a generation', 'a census']),
-    ({'market': MarketConfig(recruit=False)}, ['a generation', 'a census']),
+    ({}, ['a generation', 'a seat', 'a census', 'an account']),
+    ({'variation': VariationConfig(every=0)}, ['a generation', 'a seat']),
+    ({'variation': VariationConfig(selection='lot')}, ['a generation', 'a seat', 'a census', 'an account']),
+    ({'market': MarketConfig(recruit=False)}, ['a generation', 'a census', 'an account']),
     ({'founders': 1, 'capacity': 1, 'variation': VariationConfig(every=0), 'market': MarketConfig(recruit=False)}, [])])
 def test_what_is_never_scored_is_not_forecast(changes, when):
     assert [name for name, *_ in _scored(small(**changes))] == when

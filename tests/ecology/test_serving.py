@@ -14,7 +14,7 @@ from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.serving import Bill, Graded, Met, absence, agreeing, settle, to_score
 from evolora.ecology.sessions import begin_session, resume_session
-from evolora.economy.market import Market, MarketConfig
+from evolora.economy.market import Market, MarketConfig, likelihood_of
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.scoring import score
 from evolora.utils.randomness import stream
@@ -69,7 +69,7 @@ def test_questions_are_the_same_whoever_answers(host, chance):
 def test_stakes_are_a_closed_account(host, chance):
     e, records = lived(host, 6)
     rows = pd.DataFrame([row for r in records for row in r.ledger])
-    assert e.market.audit().balanced and abs(e.market.total() - 1) <= 1e-12
+    assert e.market.audit().balanced and abs(fsum(e.market.balances.values()) - 1) <= 1e-12
     assert set(rows.account) == {'stakes'} and abs(fsum(rows.amount) - 1) <= 1e-9
     for who, own in rows.groupby('organelle'):
         assert own.balance.iloc[-1] == e.market.balances.get(who, 0.)
@@ -149,10 +149,17 @@ def test_no_sleeper_that_could_overtake_is_left_asleep(weights, right, likelihoo
     market.settle('sort', {f'o{i}': w for i, w in enumerate(weights)})
     leader, belief = market.leader('sort'), market.belief('sort')
     asked = to_score(market, Graded('sort', '', [1], right, leader, likelihood))
-    kept = belief[leader] * (likelihood if right else 1 - likelihood)
     assert leader not in asked and {id for id, b in belief.items() if b >= asleep} - {leader} <= {*asked}
-    if not {*belief} - {leader} <= {*asked}:
-        assert all(b <= kept for id, b in belief.items() if id not in asked and id != leader)
+    # Whatever those would have given that were left out, the same one is believed most afterwards.
+    left, others = {*belief} - {leader, *asked}, dict.fromkeys(belief, .4) | {leader: likelihood}
+    def led(scored):
+        after = Market(market.config, ['sort'])
+        after.restore(market.state())
+        after.settle('sort', likelihood_of(right, scored))
+        return after.leader('sort')
+    for sure in (0., 1.):
+        every = others | dict.fromkeys(left, sure)
+        if left: assert led(every) == led({id: every[id] for id in (leader, *asked)})
 
 
 def test_what_an_answer_was_sampled_with_is_what_scoring_finds(host, chance):
@@ -182,7 +189,7 @@ def test_one_that_never_learned_is_always_there_while_there_is_a_seat(host, chan
 def test_without_a_seat_whoever_is_missed_least_leaves_and_never_the_only_one_that_knows(host, monkeypatch):
     e = begun(host, founders=3, founder_step=.1)
     monkeypatch.setattr(e.population, 'is_noop', lambda id: False)
-    e.plasticity.updates[:] = 5
+    e.plasticity.own[:] = 5
     monkeypatch.setattr('evolora.ecology.serving.absence', lambda likelihoods: np.array([.2, .1, .3, 0.]))
     e.serving.met.add('string.sort', 'Sort the letters: cab', [3, 1], stream(0, purpose='test'))
     e.generation = 4
@@ -196,6 +203,7 @@ def test_without_a_seat_whoever_is_missed_least_leaves_and_never_the_only_one_th
 def _scored_as(host, monkeypatch, table, **market):
     "An ecology of three that have learned, with 64 right answers, to which they give these likelihoods"
     e = begun(host, founders=3, founder_step=.3, capacity=4, market=market)
+    e.plasticity.own[:] = 8
     monkeypatch.setattr(e.population, 'is_noop', lambda id: False)
     rng = stream(0, purpose='test')
     for i in range(64): e.serving.met.add('string.sort', 'Sort the letters: cab', [3 + i % 5, 1], rng)
@@ -223,6 +231,20 @@ def test_two_that_differ_stay_two_and_nobody_is_scored_where_it_is_off(host, mon
     knows = np.random.default_rng(0).random((64, 3))
     e = _scored_as(host, monkeypatch, np.ones((64, 3)) if alike else knows, agree=agree)
     assert (e.serving.renew() == Bill()) == alike and e.population.ids == ['o1', 'o2', 'o3', 'o4']
+
+
+def test_the_young_are_not_taken_for_one(host, monkeypatch):
+    e = _scored_as(host, monkeypatch, np.ones((64, 3)), agree=.15)
+    e.plasticity.own[:] = e.config.market.protect - 1
+    assert e.serving.renew() == Bill() and e.population.ids == ['o1', 'o2', 'o3', 'o4']
+
+
+def test_agreement_that_was_looked_for_is_billed_where_nobody_may_leave(host, monkeypatch):
+    e = _scored_as(host, monkeypatch, np.ones((64, 3)), agree=.15)
+    e.serving.recruit()                                     # the fourth and last seat
+    monkeypatch.setattr(e.serving, 'unite', lambda: Bill(1., 2.))
+    e.plasticity.own[:] = 0
+    assert e.serving.renew() == Bill(1., 2.) and len(e.population) == 4
 
 
 @settings(deadline=None, max_examples=25)

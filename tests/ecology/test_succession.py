@@ -1,5 +1,6 @@
 """Births and deaths, and their account: on a tiny host where chance grades."""
 from math import fsum
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from scripted import chance_decides
 from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
+from evolora.ecology.price_equation import Descent, inheritance, price_terms
 from evolora.ecology.succession import Census, Luck, drawn_parents, shared
-from evolora.ecology.variation import VariationConfig
+from evolora.ecology.variation import Offspring, VariationConfig
 from evolora.host.model import tiny_host
 
 SMALL = {'cells': ['string.sort:1', 'word.count:1'], 'max_new_tokens': 4,
@@ -107,13 +109,80 @@ def test_the_account_adds_up_in_every_row_and_says_what_children_are_like(host, 
     assert any(x['children'] for x in rows) and any(x['arrivals'] for x in rows)
     for child in (c for x in rows for c in x['children'].values()):
         assert abs(child['child_skill'] - child['parent_skill']) - 1e-12 <= child['differs'] <= 1
+    assert all(x['gflops'] > 0 for x in rows)
+
+
+def test_a_child_of_one_that_came_since_the_last_census_has_a_birth(host):
+    e = begun(host, capacity=9)
+    came = e.demography.found(4, rank=2, traits=e.config.traits, step=.2, reason='recruit').id
+    child = e.demography.bear(Offspring(e.population.factors(came), 2, e.config.traits, (came,), 'gaussian'), 4).id
+    found, likelihoods = [id for id in e.population.ids if id != child], np.full((3, len(e.population) - 1), .5)
+    likelihoods[:, found.index(came)] = .1
+    e.succession.skill = {id: .5 for id in found if id != came}
+    terms = e.succession._account(Census(found, likelihoods), {came: Descent(())},
+                                  Census([child], np.full((3, 1), .4))).terms
+    n = len(e.population)                       # the parent is in the middle, so the child is its child
+    assert terms.birth == pytest.approx(.3 / n) and terms.arrivals == pytest.approx(.1 / len(found) - .5 / len(found))
+
+
+@pytest.mark.parametrize('inherits', [1., .5, 0.])
+def test_heredity_is_found_from_a_census_and_the_luck_of_questions_is_not_taken_for_it(host, inherits):
+    "Six organelles on hard and easy questions, each child with a part of what its parent is ahead by"
+    e, rng, rows = begun(host), np.random.default_rng(0), []
+    ids = [f'o{i}' for i in range(6)]
+    e.succession.ecology = SimpleNamespace(population={'child': SimpleNamespace(parents=('o0',))})
+    for _ in range(1200):
+        skill = rng.normal(0, .06, 6)
+        own = np.concatenate([skill, [skill.mean() + inherits * (skill[0] - skill.mean())]])
+        seen = rng.beta(.5, .5, (64, 1)) * .6 + own + rng.normal(0, .15, (64, 7))
+        seen[:, 6] += inherits * (seen - own)[:, 0] - inherits * (seen - own)[:, :6].mean(1)    # also in its oddities
+        rows += e.succession._children(Census(ids, seen[:, :6]), Census(['child'], seen[:, 6:])).values()
+    found = inheritance(rows)
+    assert found.heredity.slope == pytest.approx(inherits, abs=.12) and found.heredity.pairs == 1200
+    assert found.came == pytest.approx(0, abs=.01)
+
+
+def test_parents_and_children_are_measured_by_different_answers(host):
+    e = begun(host)
+    e.succession.ecology = SimpleNamespace(population={'child': SimpleNamespace(parents=('o1',))})
+    found = Census(['o1', 'o2'], np.array([[.9, .5], [.1, .1]] * 4))
+    young = Census(['child'], np.array([[0.], [.3]] * 4))
+    row = e.succession._children(found, young)['child']
+    assert (row['parent_above'], row['child_above'], row['luck']) == pytest.approx((.2, .2, 0.))
+    few = e.succession._children(*(Census(c.organelles, c.likelihoods[:3]) for c in (found, young)))['child']
+    assert 'parent_above' not in few and inheritance([few]) is None
+
+
+def test_who_is_chosen_by_some_answers_is_measured_by_others(host, monkeypatch):
+    e, seen = begun(host), {'chosen': set(), 'measured': set()}
+    census = e.succession._census
+    def noted(organelles, answers):
+        # `_measured` asks by the answers that were kept, whoever is asked.
+        seen['measured' if answers is e.succession.asked else 'chosen'].update(prompt for prompt, _ in answers)
+        return census(organelles, answers)
+    monkeypatch.setattr(e.succession, '_census', noted)
+    for _ in range(10): e.step()
+    assert seen['chosen'] and seen['measured'] and seen['chosen'].isdisjoint(seen['measured'])
+
+
+@pytest.mark.parametrize('sure', [.05, 1.])
+def test_choosing_among_equals_is_not_taken_for_selection(host, sure):
+    "Six organelles that differ by luck only: the worst leaves, and by other answers it was no worse than the rest"
+    rng, total = np.random.default_rng(0), []
+    for _ in range(800):
+        judged, found = (Census([f'o{i}' for i in range(6)], rng.beta(.5, .5, (32, 6))) for _ in range(2))
+        if judged.luck().p > sure: continue
+        worth, skill = judged.worth(), found.skill
+        left = {id: x for id, x in skill.items() if id != min(worth, key=worth.get)}
+        total.append(price_terms(skill, left, {}).selection)
+    assert len(total) > 20 and abs(np.mean(total)) < 3 * np.std(total) / len(total)**.5
 
 
 def test_the_young_have_no_children_and_do_not_leave_for_one(host, monkeypatch):
     monkeypatch.setattr(Census, 'luck', lambda self, by='shared': Luck(1., 0.))
     e, updates = begun(host, market={'protect': 5}), {'bear': [], 'bury': []}
     bear, bury = e.demography.bear, e.demography.bury
-    known = lambda id: int(e.plasticity.updates[e.population[id].slot])
+    known = lambda id: int(e.plasticity.own[e.population[id].slot])
     e.demography.bear = lambda child, now: updates['bear'].extend(map(known, child.parents)) or bear(child, now)
     e.demography.bury = lambda id, *about: updates['bury'].append(known(id)) or bury(id, *about)
     for _ in range(14): e.step()
@@ -170,6 +239,16 @@ def test_a_lottery_has_as_many_births_and_deaths_at_the_same_times_but_others(ho
     who = {way: [x['organelle'] for x in events(lives[way], 'death')] for way in lives}
     assert who['shared'] != who['lot']
     assert {x['reason'] for x in events(lives['lot'], 'death')} == {'drawn by lot'}
+
+
+def test_whoever_leads_is_as_safe_from_the_lot_as_from_selection(host, monkeypatch):
+    monkeypatch.setattr(Census, 'luck', lambda self, by='shared': Luck(1., 0.))
+    e, leads = begun(host, variation={'selection': 'lot'}), []
+    bury = e.demography.bury
+    e.demography.bury = lambda id, *about: leads.append(id in {
+        e.market.leader(f) for f in e.market.families}) or bury(id, *about)
+    for _ in range(24): e.step()
+    assert len(leads) > 3 and not any(leads)
 
 
 def test_a_lottery_also_decides_who_leaves_for_a_recruit(host):

@@ -41,12 +41,18 @@ def test_money_is_conserved_whatever_happens(data):
     market.enter('o1')
     born, rows = 1, []
     for _ in range(data.draw(st.integers(1, 25))):
-        what = data.draw(st.sampled_from(['bet', 'bet', 'bet', 'recruit', 'child', 'leave']))
+        what = data.draw(st.sampled_from(['bet', 'bet', 'bet', 'recruit', 'child', 'leave', 'merge']))
         if what in ('recruit', 'child'):
             born += 1
             some = st.lists(st.sampled_from(market.holders), min_size=1, max_size=2, unique=True)
             market.welcome(f'o{born}', data.draw(some) if what == 'child' else ())
         elif what == 'leave' and len(market.holders) > 1: market.leave(data.draw(st.sampled_from(market.holders)))
+        elif what == 'merge' and len(market.holders) > 1:
+            born += 1
+            parents = data.draw(st.lists(st.sampled_from(market.holders), min_size=2, max_size=2, unique=True))
+            market.enter(f'o{born}', 0.)
+            market.take_over(f'o{born}', parents)
+            market.leave(parents[1])
         else:
             asked = data.draw(st.lists(st.sampled_from(market.holders), min_size=1, unique=True))
             market.settle(data.draw(st.sampled_from(['sort', 'count'])), {who: data.draw(chance) for who in asked})
@@ -130,7 +136,7 @@ def test_an_audit_finds_a_stake_that_came_from_nowhere():
     assert Audit(1., 1., 1e-6, tolerance=1e-5).balanced
 
 
-def test_a_holder_that_was_not_asked_keeps_its_stake_to_the_last_bit():
+def test_a_holder_that_was_not_asked_keeps_its_stake():
     b = book()
     b.bet({'o1': .9, 'o2': .1})
     assert [b.stakes[who] for who in ('o3', 'o4')] == pytest.approx([.25, .25], abs=1e-15)

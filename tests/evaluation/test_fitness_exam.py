@@ -51,6 +51,8 @@ def test_who_learned_more_is_ranked_above_by_play_and_by_the_exam_and_nothing_ch
     assert ranks.organelles == 4 and ranks.shared > .7 and math.isnan(ranks.belief)      # all are believed alike
     assert json.dumps([ecology.market.state(), ecology.serving.state(), ecology.population.weights_hash()]) == before
     assert fitness_ranks(ecology, exam)[:3] == ranks[:3]
+    for book in ecology.market.books.values(): book.stakes['o1'] += 1e-17 * book.total + 1e-16
+    assert math.isnan(fitness_ranks(ecology, exam).belief), 'rounding ranks nobody'
 
 
 def test_the_census_is_of_the_living_and_gives_probabilities(monkeypatch):

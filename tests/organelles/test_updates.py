@@ -405,15 +405,29 @@ def test_moments_are_inherited_where_coordinates_are():
         found = [torch.equal(x[slot], x[same]) for h in plasticity.first.values() for x in h.values()]
         moments = [x for half in (*plasticity.first.values(), *plasticity.second.values()) for x in half.values()]
         blank = not any(x[slot].any() for x in moments)
-        updates = plasticity.updates[slot]
+        counts = [int(count[slot]) for count in (plasticity.updates, plasticity.averaged, plasticity.own)]
         plasticity.forget(one.id)
         population.death(one.id)
-        return all(found), blank, int(updates)
-    for operator in ('gaussian', 'rescale'): assert child(operator) == (True, False, 1)
-    for operator in ('direction', 'widen', 'narrow'): assert child(operator) == (False, True, 1)
+        return all(found), blank, counts
+    for operator in ('gaussian', 'rescale'): assert child(operator) == (True, False, [1, 1, 0])
+    for operator in ('direction', 'widen', 'narrow'): assert child(operator) == (False, True, [1, 0, 0])
     newborn = population.birth(rank=2)                  # in the slot that the dead have left
     plasticity.inherit(newborn.id)
     assert not plasticity.second['A'][next(iter(population.shapes))][newborn.slot].any()
+
+
+def test_moments_that_begin_anew_make_no_step_longer_than_its_rate():
+    "Under a gradient that stays, every entry moves by the learning rate, in the child's first update and in all others"
+    population = crowd(lively('llama'), ranks=(3,))
+    plasticity = Plasticity(population, PlasticityConfig(half_life=1e9, warmup=0))
+    child = population.birth(OPERATORS['direction'](population.factors('o1'), rng=stream(1), step=.01), parents=('o1',))
+    def step(id):
+        ones = ({n: torch.ones_like(x)[None] for n, x in half.items()} for half in halves(population.factors(id)))
+        return float(plasticity.step(Credit([id], *ones, np.ones(1)))[0])
+    def halves(factors): return {n: A for n, (A, _) in factors.items()}, {n: B.T for n, (_, B) in factors.items()}
+    steps = [step('o1') for _ in range(30)]
+    plasticity.inherit(child.id, ('o1',), 'direction')
+    assert [step(child.id) for _ in range(20)] == pytest.approx([steps[0]] * 20, rel=1e-3) == steps[:20]
 
 
 @pytest.mark.parametrize('sharing', [0., .4, 1.])
@@ -518,7 +532,7 @@ def test_fisher_is_the_mean_square_of_the_gradient():
              for k, (n, shape) in enumerate(population.shapes.items())}
     plasticity = Plasticity(population, PlasticityConfig(beta2=.999, learning_rate=1e-7))
     assert plasticity.fisher('o1') is None
-    for _ in range(1500): plasticity._step(uncorrelated(population, truth, rng))
+    for _ in range(1500): plasticity.step(uncorrelated(population, truth, rng))
     found, F = plasticity.fisher('o1'), {n: rows.outer(columns) for n, (rows, columns) in truth.items()}
     mean = sum(x.sum() for x in F.values()) / sum(x.numel() for x in F.values())
     for n, (rows, columns) in found.items():
@@ -536,7 +550,7 @@ def test_fisher_does_not_see_the_size_of_rewards():
     for factor in (1., 1000.):
         plasticity = Plasticity(population, PlasticityConfig(learning_rate=1e-9))
         louder = Lesson(lesson.prompts, lesson.answers, lesson.organelles, factor * lesson.advantage)
-        plasticity._step(credit(population, louder, 'local'))
+        plasticity.step(credit(population, louder, 'local'))
         found.append(plasticity.fisher('o2'))
         total = sum((rows.sum() * columns.sum()).item() for rows, columns in found[-1].values())
         assert total == pytest.approx(sum(math.prod(shape) for shape in population.shapes.values()))
