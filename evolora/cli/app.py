@@ -121,7 +121,9 @@ def _best_first(data, cells: dict) -> list:
 @app.command(epilog='Calibrate, then resume: `evolora run --generations 10 --out runs/a`, look at it, and '
                     '`evolora run --resume runs/a --generations 1000`.')
 def run(config: Annotated[str | None, typer.Option(help='ecology (default), real (default on a real host), '
-                                                   'single, frozen, worlds, debug, or a YAML file.')] = None,
+                                                   'single, frozen, worlds, debug, or a YAML file; what a '
+                                                   'file leaves out is as a bare `EcologyConfig` has it, not as '
+                                                   'in a preset.')] = None,
         generations: Annotated[int, typer.Option(min=1, help='How many to live through, in total.')] = 40,
         seed: Annotated[int | None, typer.Option(min=0, help='0 by default; the same seed is the same run.')] = None,
         host: Annotated[str | None, typer.Option(help=HOSTS)] = None,
@@ -213,8 +215,8 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
 @app.command(epilog='Load it with transformers and peft: five lines, on the card.')
 def export(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
            out: Annotated[Path, typer.Argument(help='A new folder for the adapter.')],
-           organelle: Annotated[str, typer.Option(help='An id, `best`: believed most, or `merged`: all in '
-                                                  'one.')] = 'best',
+           organelle: Annotated[str, typer.Option(help='An id, `best`: believed most, or `merged`: all '
+                                                  'that are better than the host in one.')] = 'best',
            n: Annotated[int, typer.Option(min=24, help='Selection questions for the numbers on the card.')] = 480):
     "Write an organelle of a run as a peft adapter with a model card."
     from evolora.evaluation.peft_export import export as write

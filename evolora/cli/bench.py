@@ -8,6 +8,7 @@ __all__ = ['bench_app', 'throughput', 'generation', 'memory', 'suite', 'study', 
 
 # %% ../../nbs/15_cli/06_bench.ipynb #01b51cd2
 import sys
+from collections.abc import Callable
 from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,8 +97,27 @@ def _made(one, jobs: int) -> ValueError | None: # a `Study`
         log(f'stopped; the same command makes the cells that are missing in {one.folder}')
         raise typer.Exit(130) from None
 
-def _seeds(plan, n: int | None): # None: as the plan says
-    return plan if n is None else plan.model_copy(update={'seeds': tuple(range(1, n + 1))})
+def _study(name: str, plan, out: Path | None, *, seeds: int | None, # None: as the plan says
+           jobs: int, quick: bool, json: bool, # quick: in a scratch folder, one process
+           targets: Callable, account: Callable = lambda plan, cells: ([], {})) -> None: # more rows, and tables
+    "Make what is missing of a study and print what is wanted of it"
+    from evolora.experiments.study import Study
+    from evolora.experiments.study_report import accuracy, compared, for_people, report
+    from evolora.experiments.study_results import as_rows
+    if seeds is not None: plan = plan.model_copy(update={'seeds': tuple(range(1, seeds + 1))})
+    with TemporaryDirectory() as scratch:
+        one = Study(plan, out or (Path(scratch) / 'quick' if quick else None))
+        error, cells = _made(one, 1 if quick else jobs), one.cells()
+        if cells:
+            rows, tables = account(plan, cells)
+            _publish(name, as_rows(accuracy(plan, cells)) + as_rows(compared(plan, cells)) + rows,
+                     targets(plan, cells), for_people(plan, cells) | tables, json, None)
+            if not quick or out: log(f'report: {report(one)}')
+        if error: raise error
+
+def _one_of(quick: bool, name: str, given, usual) -> None:
+    if quick and given != usual:
+        raise ValueError(f'--quick expected no {name}, for it has one of its own; leave one of the two out')
 
 @bench_app.command(epilog='On the embedded host the study `headline`, on another one the study `real`, both files in '
                           'nbs/experiments. A second call makes the cells that are missing.')
@@ -106,19 +126,8 @@ def suite(json: _JSON = False, quick: _QUICK = False, host: _HOST = 'embedded',
           out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                    'runs/study-NAME.')] = None):
     "The headline: does an ecology learn more than simpler ways to spend the same compute? Takes hours, in pieces."
-    from evolora.experiments.study import Study
-    from evolora.experiments.study_report import accuracy, compared, for_people, report
-    from evolora.experiments.study_results import as_rows
     from evolora.experiments.suite import suite_plan, suite_targets
-    plan = _seeds(suite_plan(host, quick), seeds)
-    with TemporaryDirectory() as scratch:
-        one = Study(plan, out or (Path(scratch) / 'quick' if quick else None))
-        error, cells = _made(one, 1 if quick else jobs), one.cells()
-        if cells:
-            _publish('suite', as_rows(accuracy(plan, cells)) + as_rows(compared(plan, cells)),
-                     suite_targets(plan, cells), for_people(plan, cells), json, None)
-            if not quick or out: log(f'report: {report(one)}')
-        if error: raise error
+    _study('suite', suite_plan(host, quick), out, seeds=seeds, jobs=jobs, quick=quick, json=json, targets=suite_targets)
 
 @bench_app.command(epilog='Ray is tried where it is installed.')
 def study(json: _JSON = False, quick: _QUICK = False, out: _OUT = None,
@@ -186,20 +195,13 @@ def worlds(json: _JSON = False, quick: _QUICK = False, seeds: _SEEDS = None, job
                                                     'runs/study-worlds-bench.')] = None):
     "Who copes when what is right changes without notice? Twelve arms side by side; takes about half an hour."
     from evolora.experiments.changing_worlds import around_changes, world_targets, worlds_plan
-    from evolora.experiments.study import Study
-    from evolora.experiments.study_report import accuracy, compared, for_people, report
     from evolora.experiments.study_results import as_rows
-    plan = _seeds(worlds_plan(12 if quick else generations, quick), seeds)
-    with TemporaryDirectory() as scratch:
-        one = Study(plan, out or (Path(scratch) / 'quick' if quick else None))
-        error, cells = _made(one, 1 if quick else jobs), one.cells()
-        if cells:
-            around = around_changes(plan, cells)
-            _publish('worlds', as_rows(accuracy(plan, cells)) + as_rows(compared(plan, cells)) + as_rows(around),
-                     world_targets(plan, cells), for_people(plan, cells) | {'Around changes': around.round(3)}, json,
-                     None)
-            if not quick or out: log(f'report: {report(one)}')
-        if error: raise error
+    _one_of(quick, '--generations', generations, 64)
+    def account(plan, cells):
+        around = around_changes(plan, cells)
+        return as_rows(around), {'Around changes': around.round(3)}
+    _study('worlds', worlds_plan(12 if quick else generations, quick), out, seeds=seeds, jobs=jobs, quick=quick,
+           json=json, targets=world_targets, account=account)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #bns00002
 @bench_app.command(epilog='The study `selection` of nbs/experiments without its tuning and its dearest arms: controls '
@@ -210,20 +212,13 @@ def selection(json: _JSON = False, quick: _QUICK = False, seeds: _SEEDS = None, 
               out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                        'runs/study-selection-bench.')] = None):
     "Does evolution do work that chance would not do? Twelve arms side by side; takes about half an hour."
-    from evolora.experiments.selection import account_tables, evolution, selection_plan, selection_targets
-    from evolora.experiments.study import Study
-    from evolora.experiments.study_report import accuracy, compared, for_people, report
+    from evolora.experiments.selection import selection_plan, selection_targets
+    from evolora.experiments.study_report import evolution
     from evolora.experiments.study_results import as_rows
-    plan = _seeds(selection_plan(40. if quick else budget, quick), seeds)
-    with TemporaryDirectory() as scratch:
-        one = Study(plan, out or (Path(scratch) / 'quick' if quick else None))
-        error, cells = _made(one, 1 if quick else jobs), one.cells()
-        if cells:
-            account = evolution(plan, cells)
-            _publish('selection', as_rows(accuracy(plan, cells)) + as_rows(compared(plan, cells)) + as_rows(account),
-                     selection_targets(plan, cells), for_people(plan, cells) | account_tables(account), json, None)
-            if not quick or out: log(f'report: {report(one)}')
-        if error: raise error
+    _one_of(quick, '--budget', budget, 400.)
+    # Its tables are in the report, for the study asks for ranks.
+    _study('selection', selection_plan(40. if quick else budget, quick), out, seeds=seeds, jobs=jobs, quick=quick,
+           json=json, targets=selection_targets, account=lambda plan, cells: (as_rows(evolution(plan, cells)), {}))
 
 # %% ../../nbs/15_cli/06_bench.ipynb #82e536e7
 @bench_app.command(epilog='Runs of all presets are killed between and inside of writes, and gone on with. Then good '

@@ -31,7 +31,8 @@ EPILOG = ('The keys of a file: name, question, refuted_by, hosts, worlds, budget
           'once `evolora study FILE --collect`. With Ray, the members of a cluster trust each other.')
 
 def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML file of a study, or one of our own by '
-                                               'its name: headline, merges, real, worlds, quick, quick_real.')],
+                                               'its name, like headline, real, selection, worlds or quick; '
+                                               'nbs/experiments has them all.')],
           out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                    'runs/study-NAME.')] = None,
           jobs: Annotated[int, typer.Option(min=1, max=1024, help='Processes here, one thread each.')] = 1,

@@ -8,6 +8,7 @@ from . import merge_audit as merge_audit
 from . import real as real
 from . import reopened as reopened
 from . import selection as selection
+from . import selection_arms as selection_arms
 from . import speed as speed
 from . import study as study
 from . import study_cell as study_cell

@@ -6,6 +6,7 @@ import pytest
 from evolora.experiments.changing_worlds import kept
 from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
+from evolora.experiments.study_report import places
 from evolora.experiments.study_results import Results, crossed
 from evolora.tasks.task_sets import task_hashes
 
@@ -13,11 +14,12 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_memory', 'worlds_parts',
-             'worlds_seats')
+             'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
-def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED}
+def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
+                      if name != 'worlds_static'}
 
 
 @pytest.mark.parametrize('name', COMMITTED)
@@ -47,6 +49,16 @@ def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
     found = crossed(100 * (own.right(a, ('id',), way) - own.right(b, ('id',), way)), own.labels(('id',)))
     text = '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−')
     assert text.replace(' [', ' points [') in README or text in README, text
+
+
+@pytest.mark.parametrize('budget', (1000., 3000.))
+@pytest.mark.parametrize('rival', ('one', 'specialists'))
+def test_readme_has_what_an_insurance_costs(budget, rival):
+    study = Study('worlds_static', RESULTS / 'worlds_static')
+    own = places(study.plan, study.cells())['static', 'embedded', budget]
+    found = [100 * x for x in own.lead('ecology', rival, ('id',))]
+    assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−') in README.replace(' points [', ' [')
+    assert found[0] > -.5
 
 
 @pytest.mark.parametrize('condition', ('frozen', 'random_search', 'ecology', 'single', 'sft'))

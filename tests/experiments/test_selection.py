@@ -3,10 +3,12 @@ import numpy as np
 import pytest
 
 from evolora.experiments.baselines import CONDITIONS
-from evolora.experiments.selection import account_tables, evolution, selection_plan, selection_targets
+from evolora.experiments.selection import selection_plan, selection_targets
 from evolora.experiments.study_cell import make_cell
-from evolora.experiments.study_plan import Plan, grid, load_plan
+from evolora.experiments.study_plan import Plan, checked_plan, grid, load_plan
+from evolora.experiments.study_report import account_tables, evolution, for_people
 from evolora.experiments.study_results import checked_cell, packed
+from evolora.experiments.study_tuning import trials_of
 
 PLAN = selection_plan()
 # Right answers out of 40 of each arm; ten points are four answers.
@@ -64,6 +66,9 @@ def test_the_account_has_a_row_a_life_in_two_tables(cells):
     assert [*table.condition] == [c.name for c in PLAN.conditions if c.source == 'life']
     assert np.allclose(table['ρ absence'], .5) and np.allclose(table['ρ income'], .4)
     one, two = account_tables(table).values()
+    assert [*for_people(PLAN, cells)][-2:] == [*account_tables(table)]
+    life = {c: x for c, x in cells.items() if c.seed == 1}
+    assert evolution(PLAN, life)[['selection low', 'ρ shared high']].isna().all(None)       # one life has no interval
     assert {'selection', 'births'} <= {*one} and {'ρ shared', 'play, learning'} <= {*two} and len(one) == len(two)
 
 
@@ -84,4 +89,20 @@ def test_a_cell_keeps_the_account_and_the_ranks_of_a_life():
     assert cell['price']['censuses'] == 3 and cell['price']['discrepancy'] <= 1e-9
     terms = sum(cell['price'][k] for k in ('selection', 'learning', 'birth', 'merge', 'arrivals'))
     assert terms == pytest.approx(cell['price']['change'], abs=1e-9)
-    assert all(row[1] >= 8 and row[2] >= 3 and all(-1 <= x <= 1 for x in row[3:]) for row in cell['fitness'])
+    assert cell['fitness'] and all(row[1] >= 8 and row[2] >= 3 and all(x is None or -1 <= x <= 1 for x in row[3:])
+                                   for row in cell['fitness'])
+
+
+def test_trials_of_a_control_have_the_settings_of_what_it_controls():
+    plan, settings = load_plan('selection'), lambda name: trials_of(load_plan('selection'), name)
+    for one, other in (('ecology', 'lot'), ('ecology', 'unmerged'), ('spread', 'spread_lot')):
+        assert settings(one) == settings(other) and len(settings(one)) == plan.tuning.trials
+    assert settings('ecology') != settings('single')
+
+
+def test_what_is_not_measured_of_a_served_life_is_refused():
+    about = {'name': 'x', 'question': '?', 'conditions': ['spread'], 'worlds': [{'name': 'w', 'preset': 'worlds'}]}
+    with pytest.raises(ValueError, match='fitness expected served: false, got true'):
+        checked_plan(about | {'measured': {'served': True, 'also': ['fitness']}})
+    with pytest.raises(ValueError, match='rung expected something like 4'):
+        checked_plan(about | {'conditions': [{'name': 'spread_halving', 'changes': {'serving.rung': 'four'}}]})

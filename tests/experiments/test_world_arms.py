@@ -139,6 +139,32 @@ def test_halving_keeps_whoever_was_right_more_often(host, chance):
     assert serving.leader('word.count') == 'o6' and set(alive[2]) == {'o4', 'o5', 'o6'}
 
 
+def test_just_after_a_halving_whoever_was_best_before_it_leads(host, chance):
+    ecology = begun(host, 'halving', changed_config(load_config('worlds'), SMALL), seed=2, rung=1)
+    serving = ecology.serving
+    for generation in range(2):
+        ecology.generation = generation
+        serving.settle([answered(int(who[1:]) > i, organelle=who) for who in ecology.population.ids for i in range(7)])
+    serving.right = {}
+    assert serving.leader('word.count') == 'o6'
+
+
+def test_a_bank_by_chances_is_led_by_one_that_was_asked(host, chance):
+    ecology = begun(host, 'thompson', changed_config(load_config('worlds'), SMALL), seed=2, discount=1.)
+    ecology.serving.settle([answered(i < 40, organelle='o2', family='word.count') for i in range(100)])
+    assert ecology.serving.leader('word.count') == 'o2'         # 40 of 100, and of the others nothing is known
+
+
+@pytest.mark.parametrize('name, verdicts', [('halving', 4), ('thompson', 4), ('reset', 1), ('ecology', 1)])
+def test_who_goes_by_own_rewards_sees_those_of_every_answer(host, chance, monkeypatch, name, verdicts):
+    config = changed_config(load_config('worlds'), SMALL | {'curriculum': {'copies': 4}})
+    ecology, seen = begun(host, name, config, seed=2), []
+    settle = ecology.serving.settle
+    monkeypatch.setattr(ecology.serving, 'settle', lambda answers: seen.extend(answers) or settle(answers))
+    ecology.step()
+    assert len(seen) == verdicts * ecology.config.market.questions
+
+
 # --- the four that know what the ecology knows of changes
 
 def small(host, name, changes=None, **knobs):
@@ -319,7 +345,12 @@ def test_a_gain_is_heard_in_the_answer(host, chance):
     ('gains', {}, {'gains': (-1., 1., .5, 0.)}, 'the first of them 1'),
     ('bandit_frozen', {}, {'train_generations': 0}, 'train_generations above 0'),
     ('bandit_frozen', {'founders': 1}, {}, '2 founders or more'),
-    ('reptile', {}, {'outer': 1.}, 'reptile expected no knobs named outer')])
+    ('reptile', {}, {'outer': 1.}, "reptile expected knobs out of threshold, slack, step, got 'outer'"),
+    ('halving', {}, {'rung': 'four'}, 'rung expected something like 4, got .four'),
+    ('halving', {}, {'rung': True}, 'rung expected something like 4'), ('ecology', {}, {'rung': 4}, "serving out of"),
+    ('thompson', {}, {'discount': 7.}, 'discount expected above 0'),
+    ('search', {}, {'mutants': 4}, '8 mutants or more'),
+    ('search', {}, {'size': 0}, 'a size above 0')])
 def test_knobs_that_make_no_sense_are_refused(host, name, changes, knobs, line):
     with pytest.raises(ValueError, match=line): small(host, name, changes, **knobs)
 
