@@ -97,6 +97,9 @@ def _made(one, jobs: int) -> ValueError | None: # a `Study`
         log(f'stopped; the same command makes the cells that are missing in {one.folder}')
         raise typer.Exit(130) from None
 
+def _seeds(plan, n: int | None): # None: as the plan says
+    return plan if n is None else plan.model_copy(update={'seeds': tuple(range(1, n + 1))})
+
 def _study(name: str, plan, out: Path | None, *, seeds: int | None, # None: as the plan says
            jobs: int, quick: bool, json: bool, # quick: in a scratch folder, one process
            targets: Callable, account: Callable = lambda plan, cells: ([], {})) -> None: # more rows, and tables
@@ -104,7 +107,7 @@ def _study(name: str, plan, out: Path | None, *, seeds: int | None, # None: as t
     from evolora.experiments.study import Study
     from evolora.experiments.study_report import accuracy, compared, for_people, report
     from evolora.experiments.study_results import as_rows
-    if seeds is not None: plan = plan.model_copy(update={'seeds': tuple(range(1, seeds + 1))})
+    plan = _seeds(plan, seeds)
     with TemporaryDirectory() as scratch:
         one = Study(plan, out or (Path(scratch) / 'quick' if quick else None))
         error, cells = _made(one, 1 if quick else jobs), one.cells()

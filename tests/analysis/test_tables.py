@@ -169,7 +169,7 @@ def test_gates_are_counted_in_the_order_they_are_met(data):
 
 def test_an_attempt_is_a_tested_child_whoever_took_the_turn():
     first, second, third = records(generations=3)
-    numbers = dict(best='math', e=500., needed=256., uplift=-.02, pairs=80)
+    numbers = dict(family='math', e=500., needed=256., uplift=-.02, pairs=80)
     steps = [judge('no_pair', 'o1', 0, pairs=2, least=1),
              judge('child_unlikely', 'o1', 0, partners=['o2', 'o4'], lag=.03, most=.1),
              judge('not_shown_equal', 'o1', 0, partners=['o2', 'o4'], **numbers),

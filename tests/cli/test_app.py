@@ -813,11 +813,11 @@ def test_watching_ends_quietly_with_ctrl_c(cli, pair, monkeypatch):
     assert (code, err) == (0, '') and '6 generations' in out
 
 
-def test_a_comparison_shows_intervals(cli, pair):
+def test_a_comparison_shows_means_and_no_interval_of_two(cli, pair):
     code, out, err = cli('compare', *pair)
     out = ' '.join(out.split())
     assert (code, err) == (0, '') and 'Rates of the last generations, accuracy with 95 % intervals' in out
-    assert 'Mean over seeds' in out and re.search(r'\d\.\d+ \[-?\d\.\d+, \d\.\d+\]', out)
+    assert 'Mean over seeds' in out and 'too few for an interval' in out
 
 
 LOOKS = {'report': ['report'], 'html': ['report', '--html'], 'timeline': ['timeline'], 'watch': ['watch', '--once'],

@@ -426,8 +426,8 @@ def test_a_partial_generation_asks_fewer_and_has_no_census(host, chance_decides)
     assert record.row['episodes'] == 3 * ecology.config.curriculum.copies and record.row['births'] == 0
     assert ecology.population.ids == alive and not record.evolution and ecology.market.audit().balanced
     assert ecology.step().row['episodes'] == 8 * ecology.config.curriculum.copies
-    for wrong in (0, 9):
-        with pytest.raises(ValueError, match='questions expected 1 to 8'): ecology.step(wrong)
+    for wrong in (0, 9, 2.5, True):
+        with pytest.raises(ValueError, match='a whole number from 1 to 8'): ecology.step(wrong)
 
 
 def test_children_go_on_with_what_was_learned(host, chance_decides):

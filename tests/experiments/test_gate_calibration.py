@@ -95,7 +95,7 @@ def test_a_gate_is_held_as_the_test_of_a_merge_holds_it(child, monkeypatch):
     merging.population, merging.purse = SimpleNamespace(factors=lambda id: {}), math.inf
     first = merge_test.Candidate(('o1', 'o2'), .5, {}, 1., 0.)
     decision = merge_test.judge('no_pair', 'o1', 0, pairs=1, least=1)
-    found = merging._test(first, {'math': 'o1', 'logic': 'o2'}, 0, [decision], 0., lambda purpose: None, None)
+    found = merging._test(first, {'math': 'o1', 'logic': 'o2'}, 0, [decision], 0., lambda purpose: None)
     ours = held(Trials([*at], level_of(1, 0), CONFIG.margin), made.child, made.leader, CONFIG)
     assert kept[0].differences == ours.differences and ours.differences['math']
     assert bool(found.child) == (ours.numbers['e'] >= ours.numbers['needed'])
