@@ -97,7 +97,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
             y='mean:Q', tooltip=tips, strokeDash=alt.StrokeDash('configuration:N', sort=found, legend=None)),
     ).properties(title=alt.Title(f'{name} of {len(runs)} runs', subtitle=(
         f"thin: one run, per {per(step)}; thick: the mean of those {'of its colour ' if many else ''}that got so far; "
-        'band: its 95 % interval (t)')),
+        'band: from three runs on, its 95 % interval (t)')),
         description=f'{name}, mean of {len(runs)} runs{" by configuration" if many else ""}: {text}')
 
 # %% ../../nbs/10_analysis/05_run_charts.ipynb #258aa8da
