@@ -9,6 +9,7 @@ from . import experiments as experiments
 from . import host as host
 from . import lab as lab
 from . import organelles as organelles
+from . import society as society
 from . import tasks as tasks
 from . import utils as utils
 from .ecology import (

@@ -23,6 +23,7 @@ ROOMS = {
     'organelles': ('05_organelles', 'the population of adapters, its learning rules, and scoring'),
     'assimilation': ('06_assimilation', 'merging of weights, sequential tests, gates, a child beside its parents'),
     'ecology': ('07_ecology', 'configuration, one generation, births and deaths, run folders, resume'),
+    'society': ('08_society', 'what plugs into the loop: an archive of those that had to leave'),
     'evaluation': ('09_evaluation', 'measuring without touching, routing, answers, export, calibration'),
     'analysis': ('10_analysis', 'tables, charts, report, dashboard, animation, comparison'),
     'lab': ('11_lab', 'the JupyterLab panels and the runner behind them'),
@@ -65,6 +66,9 @@ GUIDE = {
         'children, and who leaves). `lifecycle` carries out every birth and every death with '
         'its reason, `config` everything that can be set, `runs` and `sessions` the folder of a run and how '
         'it goes on.',
+    'society':
+        'Each module is a part that a configuration switches on under `society:`; none is needed for a life. What a '
+        'part is stands in `ecology.parts`.',
     'evaluation':
         'Measuring changes nothing. Read `evaluation`, then `forgetting`: what an adapter changes where '
         'nothing was asked of it. `routing` decides which organelle answers, `free_questions` answers free '

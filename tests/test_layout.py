@@ -32,8 +32,8 @@ TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md',
 
 # Libraries that only some rooms (or modules) may import: at the top, and only inside functions.
 HEAVY = {
-    'torch': ({'host.mechanisms', 'host', 'organelles', 'assimilation', 'ecology', 'evaluation', 'analysis', 'lab',
-               'attention.scoring', 'attention.search', 'attention.report', 'experiments'},
+    'torch': ({'host.mechanisms', 'host', 'organelles', 'assimilation', 'ecology', 'society', 'evaluation', 'analysis',
+               'lab', 'attention.scoring', 'attention.search', 'attention.report', 'experiments'},
               {'cli'}),
     'altair': ({'analysis', 'lab', 'attention.report'}, {'cli', 'experiments'}),
     'vl_convert': ({'analysis'}, set()),

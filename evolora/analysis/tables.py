@@ -43,6 +43,7 @@ class RunData:
     knobs: pd.DataFrame
     feedback: pd.DataFrame
     evolution: pd.DataFrame
+    society: pd.DataFrame
     timings: pd.DataFrame
     world: World | None = None      # which answer was right when, where that changed
     asleep: float = MarketConfig().asleep       # share of the stakes below which an organelle is dormant

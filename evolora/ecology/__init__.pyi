@@ -5,6 +5,7 @@ from . import diagnosis as diagnosis
 from . import ecology as ecology
 from . import knobs as knobs
 from . import lifecycle as lifecycle
+from . import parts as parts
 from . import price_equation as price_equation
 from . import record as record
 from . import run_folder as run_folder
@@ -20,6 +21,10 @@ from .variation import (
 )
 from .lifecycle import (
     Demography as Demography,
+)
+from .parts import (
+    Bill as Bill, Graded as Graded, Part as Part, PartConfig as PartConfig, SOCIETY as SOCIETY, Society as Society,
+    checked_parts as checked_parts, part_named as part_named, register_part as register_part,
 )
 from .config import (
     EcologyConfig as EcologyConfig, PRESETS as PRESETS, RENAMED as RENAMED, changed_config as changed_config,
@@ -45,7 +50,7 @@ from .price_equation import (
     true_variance as true_variance,
 )
 from .serving import (
-    Bill as Bill, Graded as Graded, Met as Met, Service as Service, Serving as Serving, absence as absence,
+    Met as Met, Service as Service, Serving as Serving, Settled as Settled, absence as absence,
     agreeing as agreeing, asked as asked, billed as billed, chosen as chosen, contributions as contributions,
     graded as graded, settle as settle, to_score as to_score,
 )

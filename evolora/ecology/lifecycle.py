@@ -27,6 +27,7 @@ class Demography:
         self.config, self.population, self.market, self.plasticity = config, population, market, plasticity
         self.rng, self.capacity, self._lineage = rng, capacity, []
         self.births: dict[str, Factors] = {}    # what each of the living was born with
+        self.leaving: Callable[[Organelle], None] = lambda one: None        # told before one leaves
 
     def lineage(self) -> list[dict]:
         "The births and deaths since the last call"
@@ -71,8 +72,10 @@ def found(self: Demography, generation: int, *, rank: int, traits: Traits, step:
     return self._welcome(one, generation, reason)
 
 @patch
-def _welcome(self: Demography, one: Organelle, generation: int, reason: str = 'birth') -> Organelle:
-    if one.operator == 'founder': self.market.enter(one.id, 1 / (1 + len(self.market.holders)))    # all begin alike
+def _welcome(self: Demography, one: Organelle, generation: int, reason: str = 'birth',
+             part: float | None = None) -> Organelle: # of all stakes; by default what one of its kind gets
+    if part is not None: self.market.enter(one.id, part)
+    elif one.operator == 'founder': self.market.enter(one.id, 1 / (1 + len(self.market.holders)))  # all begin alike
     elif one.operator == 'merge': self.market.enter(one.id, 0.)     # until it gets what its parents hold
     else: self.market.welcome(one.id, one.parents)
     self.plasticity.inherit(one.id, one.parents, one.operator)
@@ -95,10 +98,23 @@ def succeed(self: Demography, factors: Factors, parents: Sequence[str], generati
     if len(self.population) > self.capacity: self.bury(parents[1], generation, f'{one.id} answers for it')
     return one.id
 
+# %% ../../nbs/07_ecology/02_lifecycle.ipynb #lif00002
+@patch
+def wake(self: Demography, factors: Factors, *, traits: Traits, updates: int, # that it had seen when it left
+         parents: Sequence[str], # itself, under the name that it had
+         generation: int, part: float, # of all stakes
+         operator: str = 'woken') -> Organelle:
+    "An organelle that had left takes a seat again"
+    one = self._welcome(self.population.birth(factors, traits=traits, parents=tuple(parents), generation=generation,
+                                              operator=operator), generation, operator, part)
+    self.plasticity.resume(one.id, updates)
+    return one
+
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #05f9edef
 @patch
 def bury(self: Demography, id: str, generation: int, reason: str) -> None:
     "Remove an organelle from every book"
+    self.leaving(self.population[id])
     self._note('death', self.population[id], generation, reason)
     self.market.leave(id)
     self.plasticity.forget(id)

@@ -268,15 +268,17 @@ def contenders(self: Market, family: str) -> dict[str, float]:
     return {who: b / total for who, b in able.items()} if total else {first: 1.}
 
 @patch
-def settle(self: Market, family: str, likelihood: dict[str, float]) -> None:
+def settle(self: Market, family: str, likelihood: dict[str, float]) -> float: # what the market gave to it, before
     "Pay for one graded answer: the likelihood that each organelle gave to what came; those left out are not asked"
-    if not likelihood: return
+    if not likelihood: return 1.
     c, books = self.config, self._of(family)
     paid = {name: book.bet(likelihood, c.bet) for name, (book, _) in books.items()}
+    price = fsum(trust * paid[name] for name, (_, trust) in books.items())
     for book, _ in books.values(): book.spread(c.even, c.past)
     if self.trust:
         self.trust[family].bet(paid, c.bet)
         self.trust[family].spread(c.even)
+    return price
 
 # %% ../../nbs/02_economy/02_market.ipynb #mar00013
 def likelihood_of(right: bool, given: dict[str, float]) -> dict[str, float]: # the probability that each gave the answer

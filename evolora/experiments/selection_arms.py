@@ -12,7 +12,8 @@ from copy import deepcopy
 import numpy as np
 
 from ..ecology.ecology import Ecology
-from ..ecology.serving import Bill, Graded, Serving, billed
+from ..ecology.parts import Bill, Graded
+from ..ecology.serving import Serving, Settled, billed
 from ..ecology.variation import gaussian
 from ..host.adapters import Factors
 from ..organelles.scoring import score
@@ -38,7 +39,7 @@ class Even(Rival):
     def choose(self, task: Task, place: int, rng: np.random.Generator) -> str:
         return str(rng.choice(self.ecology.population.ids))
 
-    def settle(self, answers: Sequence[Graded]) -> Bill: return Bill()
+    def settle(self, answers: Sequence[Graded]) -> Settled: return Settled()
     def learns(self, task: Task, place: int, organelle: str) -> bool: return organelle in self.ecology.population
 
 class Halving(Even):
@@ -57,7 +58,7 @@ class Halving(Even):
 
     def leader(self, family: str) -> str: return max(self.ecology.population.ids, key=self.rate)
 
-    def settle(self, answers: Sequence[Graded]) -> Bill:
+    def settle(self, answers: Sequence[Graded]) -> Settled:
         e, ids = self.ecology, self.ecology.population.ids
         if len(ids) > 1 and e.generation >= self.begun + self.rung:
             for id in sorted(ids, key=self.rate)[:len(ids) // 2]:
@@ -92,9 +93,9 @@ class Search(Rival):
     def leader(self, family: str) -> str: return self.ecology.population.ids[0]
     def learns(self, task: Task, place: int, organelle: str) -> bool: return False
 
-    def settle(self, answers: Sequence[Graded]) -> Bill:
+    def settle(self, answers: Sequence[Graded]) -> Settled:
         self.latest = (self.latest + [(a.prompt, list(a.tokens)) for a in answers if a.right])[-512:]
-        return Bill()
+        return Settled()
 
     def renew(self) -> Bill: # of scoring
         e, rng = self.ecology, self.ecology.rng('search')

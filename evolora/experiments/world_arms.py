@@ -18,7 +18,8 @@ from scipy.stats import beta
 
 from ..ecology.config import EcologyConfig, changed_config
 from ..ecology.ecology import Ecology
-from ..ecology.serving import Bill, Graded, Serving
+from ..ecology.parts import Bill, Graded
+from ..ecology.serving import Serving, Settled
 from .selection_arms import Even, Halving, Rival, Search
 from ..host.adapters import Factors
 from ..host.model import Host
@@ -41,7 +42,7 @@ class Reset(Rival):
         self.threshold, self.slack = threshold, slack
         self.resets, self.since = 0, [0, 0, 0.]     # answers since the last one, right ones, and the fall so far
 
-    def settle(self, answers: Sequence[Graded]) -> Bill:
+    def settle(self, answers: Sequence[Graded]) -> Settled:
         n, right, fall = self.since
         for a in answers:
             n, right = n + 1, right + a.right
@@ -50,7 +51,7 @@ class Reset(Rival):
         if fall > self.threshold:
             self.replace()
             self.resets, self.since = self.resets + 1, [0, 0, 0.]
-        return Bill()
+        return Settled()
 
     def replace(self) -> None:
         "The adapter that answers leaves, and a new one answers from now on"
@@ -74,11 +75,11 @@ class Context(Rival):
         return [(*(t for pair in self.latest[task.family] for t in pair), *turns(prompt)) if task.family in self.latest
                 else prompt for task, prompt in zip(tasks, super().prompts(tasks))]
 
-    def settle(self, answers: Sequence[Graded]) -> Bill:
+    def settle(self, answers: Sequence[Graded]) -> Settled:
         for a in answers:
             question = a.prompt if isinstance(a.prompt, str) else a.prompt[-1]
             if a.right: self.latest[a.family] = [*self.latest.get(a.family, []), [question, a.text]][-self.shots:]
-        return Bill()
+        return Settled()
 
 class Thompson(Rival):
     "A bank: in each family whoever draws the largest chance of being right, from a posterior in which rewards fade"
@@ -103,12 +104,12 @@ class Thompson(Rival):
         known = self._of(task.family)
         return [*known][int(rng.beta(*(1 + np.array([*known.values()]).T)).argmax())]
 
-    def settle(self, answers: Sequence[Graded]) -> Bill:
+    def settle(self, answers: Sequence[Graded]) -> Settled:
         for a in answers:
             known = self._of(a.family)
             for id, (right, wrong) in known.items(): known[id] = [self.discount * right, self.discount * wrong]
             known[a.organelle][int(not a.right)] += 1
-        return Bill()
+        return Settled()
 
     def learns(self, task: Task, place: int, organelle: str) -> bool: return True
 
@@ -128,14 +129,14 @@ class Gradient(Rival):
         share = self._share(task.family)
         return str(rng.choice([*self.preferences[task.family]], p=share))
 
-    def settle(self, answers: Sequence[Graded]) -> Bill:
+    def settle(self, answers: Sequence[Graded]) -> Settled:
         for a in answers:
             share, mean = self._share(a.family), self.mean.get(a.family, .25)
             step = self.rate * (a.right - mean)
             known = self.preferences[a.family]
             for id, part in zip(known, share): known[id] += step * ((id == a.organelle) - float(part))
             self.mean[a.family] = mean + .1 * (a.right - mean)
-        return Bill()
+        return Settled()
 
     def learns(self, task: Task, place: int, organelle: str) -> bool: return True
 
@@ -172,7 +173,7 @@ class Told(Rival):
             self.of[key] = e.population.ids[-1]
         return self.of[key]
 
-    def settle(self, answers: Sequence[Graded]) -> Bill: return Bill()
+    def settle(self, answers: Sequence[Graded]) -> Settled: return Settled()
     def learns(self, task: Task, place: int, organelle: str) -> bool: return True
 
 class ToldHabit(Told):
@@ -211,7 +212,7 @@ class Changepoint(Thompson):
         super().__init__(ecology, 1., pooled)
         self.threshold, self.slack, self.falls, self.changes = threshold, slack, {}, 0     # falls so far, by family
 
-    def settle(self, answers: Sequence[Graded]) -> Bill:
+    def settle(self, answers: Sequence[Graded]) -> Settled:
         for a in answers:
             super().settle([a])
             family = '' if self.pooled else a.family
@@ -221,7 +222,7 @@ class Changepoint(Thompson):
                 del self.counts[family]
                 fall, self.changes = 0., self.changes + 1
             self.falls[family] = fall
-        return Bill()
+        return Settled()
 
 class BanditFrozen(Thompson):
     "A bandit over the host and adapters that learned a world each while they were told it; then nobody learns"
@@ -244,7 +245,9 @@ class BanditFrozen(Thompson):
         seats, number = self.ecology.population.ids[1:], self.ecology.world.number(self.ecology.generation, place)
         return self.of.setdefault(f'{number}', seats[len(self.of) % len(seats)])     # of too many worlds some share one
 
-    def settle(self, answers: Sequence[Graded]) -> Bill: return Bill() if self.training else super().settle(answers)
+    def settle(self, answers: Sequence[Graded]) -> Settled:
+        return Settled() if self.training else super().settle(answers)
+
     def learns(self, task: Task, place: int, organelle: str) -> bool: return self.training
 
 # %% ../../nbs/13_experiments/04_world_arms.ipynb #arm00016

@@ -307,6 +307,12 @@ def inherit(self: Plasticity, child: str, parents: Sequence[str] = (), operator:
     self.basis[slot], self.averaged[slot] = self.basis[origin], self.averaged[origin]
 
 @patch
+def resume(self: Plasticity, organelle: str, updates: int) -> None:
+    "An organelle goes on after so many updates of its own: its learning rate has fallen accordingly"
+    slot = self.population[organelle].slot
+    self.updates[slot] = self.own[slot] = updates
+
+@patch
 def forget(self: Plasticity, organelle: str) -> None:
     "Drop the baselines of a dead organelle; its slot is cleared at the next birth"
     self._expected.pop(organelle, None)

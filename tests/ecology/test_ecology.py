@@ -456,8 +456,9 @@ def test_the_es_rule_plays_its_variants_in_an_ecology(host, chance_decides):
 # --- what is written down
 
 def test_every_row_fits_its_table_and_comes_back(tmp_path, host, chance_decides):
-    config = small(merging=MergeConfig(share=.5))
+    config = small(merging=MergeConfig(share=.5), society={'archive': {}})
     ecology, records = Ecology(host, config), []
+    ecology.society['archive'].note('kept', 'o1', ['o2'], quality=.5)
     ecology.turn(tau=.2)
     ecology.feedback('o1', 'Is 2 + 2 = 4?', 'True', True)
     ecology.run(6, hooks=[records.append], log=None)

@@ -13,7 +13,7 @@ from evolora.assimilation.merge_test import MergeConfig
 from evolora.ecology.config import EcologyConfig, changed_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.run_folder import TABLES, Run
-from evolora.ecology.serving import Bill
+from evolora.ecology.serving import Settled
 from evolora.ecology.variation import VariationConfig
 from evolora.economy.market import MarketConfig
 from evolora.host.model import load_host, tiny_host
@@ -79,7 +79,7 @@ def led(host, is_right=equal, *, seed=0, **changes):
     for id, family in zip(('o2', 'o3'), e.market.families):
         for _ in range(3): e.market.settle(family, {one: 1. if one == id else .1 for one in e.population.ids})
     e.market.rows(0)
-    e.serving.settle = lambda answers: Bill()       # stakes stay as they are
+    e.serving.settle = lambda answers: Settled()    # stakes stay as they are
     e.merging.purse = 1e3
     return e
 

@@ -12,7 +12,8 @@ from scripted import chance_decides
 
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
-from evolora.ecology.serving import Bill, Graded, Met, absence, agreeing, settle, to_score
+from evolora.ecology.parts import Bill, Graded
+from evolora.ecology.serving import Met, Settled, absence, agreeing, settle, to_score
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.economy.market import Market, MarketConfig, likelihood_of
 from evolora.host.model import load_host, tiny_host
@@ -102,7 +103,7 @@ def test_whoever_is_not_believed_any_more_is_not_taught_by_what_it_answered(host
     assert not e.population.is_noop('o1') and len(e.population) == 2
     weights = {k: [x.clone() for x in AB] for k, AB in e.population.factors('o1').items()}
     e.serving.settle = lambda answers: (e.market.settle('string.sort', {'o1': .01, 'o2': 1.}),
-                                        e.market.settle('word.count', {'o1': .01, 'o2': 1.}), Bill())[-1]
+                                        e.market.settle('word.count', {'o1': .01, 'o2': 1.}), Settled())[-1]
     record = e.step()
     assert {x['organelle'] for x in record.episodes} == {'o1', 'o2'}        # it answered, and was believed no more
     assert all(a.equal(b) for k, AB in e.population.factors('o1').items() for a, b in zip(AB, weights[k]))
@@ -170,7 +171,7 @@ def test_what_an_answer_was_sampled_with_is_what_scoring_finds(host, chance):
             seen.append(a.likelihood)
             assert a.likelihood == pytest.approx(score(e.population, [a.prompt], [a.tokens],
                                                        [a.organelle]).likelihoods[0, 0], rel=1e-3)
-        return Bill()
+        return Settled()
     e.serving.settle = look
     for _ in range(2): e.step()
     assert len(seen) == 12 and not e.population.is_noop('o1')

@@ -103,7 +103,7 @@ def busy(monkeypatch):
         founders=3, founder_step=.3, capacity=5, rank=2, max_rank=4, cells=['string.sort:2', 'word.count:2'],
         max_new_tokens=3, audit=2, feedback=.5, plasticity=PlasticityConfig(probe=.5), merging=quick,
         market=MarketConfig(questions=8, round=2, learn_every=2, contest=.3, protect=1, met=16),
-        variation=VariationConfig(every=2, offspring=1)), seed=1)
+        variation=VariationConfig(every=2, offspring=1), society={'archive': {}}), seed=1)
     e.merging.purse = 9.
     lead(e)
     e.step()
@@ -111,6 +111,8 @@ def busy(monkeypatch):
     for _ in range(3): e.step()
     e.turn(contest=.4)
     e.feedback(e.population.ids[0], 'Is 2 + 2 = 4?', 'True', True)
+    e.demography.bury(e.population.ids[0], e.generation, 'an example')
+    assert e.society['archive'].sleepers and e.society['archive'].latest
     assert e.merges and e.merges[0].later and e.merging.tried and e.merging.levels.found and e.succession.skill
     assert e.plasticity._expected and e.serving.met.answers and e.controls.waiting == ({'contest': .4}, 1)
     return e

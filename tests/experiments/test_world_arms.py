@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evolora.ecology.config import changed_config, load_config
-from evolora.ecology.serving import Graded
+from evolora.ecology.parts import Graded
 from evolora.evaluation.routing import believed_router
 from evolora.evaluation.world_exam import exam_in_world
 from evolora.experiments.baselines import CONDITIONS, Life, train
@@ -322,7 +322,7 @@ def test_a_gain_is_chosen_by_what_it_would_have_given(host):
     task = ecology.put([(ecology.cells['string.sort:1'], 0)])[0]
     one = Graded(task.family, LESSON[0][0], LESSON[1][0], True, 'o1', float(np.exp(likelihoods(ecology)[0])), 'abc')
     assert ecology.serving.choose(task, 0, None) == 'o1'
-    bills = [ecology.serving.settle([one]) for _ in range(10)]
+    bills = [ecology.serving.settle([one]).bill for _ in range(10)]
     assert ecology.serving.choose(task, 0, None) == 'o2' and bills[0].gflops > 0
     other = ecology.put([(ecology.cells['word.count:1'], 0)])[0]
     assert ecology.serving.choose(other, 0, None) == 'o1'      # of this family nothing was said

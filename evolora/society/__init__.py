@@ -1,0 +1,4 @@
+"""what plugs into the loop: an archive of those that had to leave"""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
