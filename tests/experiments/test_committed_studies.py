@@ -13,13 +13,13 @@ from evolora.tasks.task_sets import task_hashes
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_memory', 'worlds_parts',
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_kinds', 'worlds_memory', 'worlds_parts',
              'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
 def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
-                      if name != 'worlds_static'}
+                      if name not in ('worlds_static', 'worlds_kinds')}     # of several budgets, or worlds
 
 
 @pytest.mark.parametrize('name', COMMITTED)
@@ -59,6 +59,15 @@ def test_readme_has_what_an_insurance_costs(budget, rival):
     found = [100 * x for x in own.lead('ecology', rival, ('id',))]
     assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−') in README.replace(' points [', ' [')
     assert found[0] > -.5
+
+
+@pytest.mark.parametrize('world, rival', (('apart', 'reset'), ('skewed', 'reset'), ('sessions', 'context')))
+def test_readme_has_the_lead_in_worlds_of_three_kinds(world, rival):
+    study = Study('worlds_kinds', RESULTS / 'worlds_kinds')
+    own = places(study.plan, study.cells())[world, 'habits', 1000.]
+    leads = {one: [100 * x for x in own.lead('ecology', one, ('id',))] for one in ('one', 'reset', 'context')}
+    assert min(leads, key=lambda one: leads[one][0]) == rival, 'the best rival is the one that is named'
+    assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*leads[rival]).replace('-', '−') in README.replace(' points [', ' [')
 
 
 @pytest.mark.parametrize('condition', ('frozen', 'random_search', 'ecology', 'single', 'sft'))
