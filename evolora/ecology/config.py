@@ -108,7 +108,9 @@ class EcologyConfig(BaseModel):
     def _agree(self):
         for cell in self.cells: Cell.parse(cell)
         self.world.check(self.families)
+        widest = max(self.variation.ranks, default=1)
         for name, value, limit, most in (('rank', self.rank, 'max_rank', self.max_rank),
+                                         ('variation.ranks', widest, 'max_rank', self.max_rank),
                                          ('founders', self.founders, 'capacity', self.capacity)):
             if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
         return self

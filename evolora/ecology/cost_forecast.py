@@ -159,7 +159,8 @@ class _Full(Population):
     def __init__(self, plan: Blueprint, config: EcologyConfig):
         super().__init__(plan, capacity=config.capacity + 1, max_rank=config.max_rank, alpha=config.alpha,
                          targets=tuple(config.targets), blocks=config.blocks)
-        self._members = {f'o{i + 1}': Organelle(f'o{i + 1}', i, config.rank, config.traits, (), 0, 'founder')
+        rank = max(config.variation.ranks) if config.variation.ranks else config.rank
+        self._members = {f'o{i + 1}': Organelle(f'o{i + 1}', i, rank, config.traits, (), 0, 'founder')
                          for i in range(config.capacity)}
 
 def _lesson(population: _Full, config: EcologyConfig, answers: int, new: int) -> Lesson:

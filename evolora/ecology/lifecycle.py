@@ -63,6 +63,7 @@ def found(self: Demography, generation: int, *, rank: int, traits: Traits, step:
         draw = self.rng('founder traits', self.population.births).random()
         factor = traits.plasticity * 10 ** (decades * (draw - .5))
         traits = traits.model_copy(update={'plasticity': float(np.clip(factor, *limits('plasticity')))})
+    if ranks := self.config.ranks: rank = ranks[self.population.births % len(ranks)]
     one = self.population.birth(rank=rank, traits=traits, generation=generation, operator=reason,
                                 rng=self.rng('founder', self.population.births))
     if step:

@@ -13,7 +13,7 @@ from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.price_equation import Descent, inheritance, price_terms
 from evolora.ecology.succession import Census, Luck, drawn_parents, shared
-from evolora.ecology.variation import Offspring, VariationConfig
+from evolora.ecology.variation import Offspring, VariationConfig, make_offspring
 from evolora.host.model import tiny_host
 
 SMALL = {'cells': ['string.sort:1', 'word.count:1'], 'max_new_tokens': 4,
@@ -81,6 +81,18 @@ def test_founders_differ_in_how_fast_they_learn_and_children_take_after_their_pa
     children = [row for row in born.values() if row['reason'] == 'birth']
     assert len(children) >= 2
     for row in children: assert row['traits']['plasticity'] != born[row['parents'][0]]['traits']['plasticity']
+
+
+def test_founders_and_newcomers_have_ranks_in_turn_and_children_inherit_theirs(host):
+    e = begun(host, variation={'ranks': [2, 4, 8]}, founders=4, capacity=6)
+    assert [o.rank for o in e.population] == [2, 4, 8, 2]
+    e.serving.recruit()
+    assert e.population['o5'].rank == 4
+    calm = e.config.variation.model_copy(update={'rank_change': 0., 'crossover': 0.})
+    child = make_offspring(e.population, ['o3'], e.rng('a test'), calm)
+    assert child.rank == e.demography.bear(child, 0).rank == 8
+    with pytest.raises(ValueError, match='variation.ranks expected at most max_rank'):
+        begun(host, variation={'ranks': [2, 99]})
 
 
 def test_without_spread_all_founders_are_alike(host):
@@ -285,6 +297,6 @@ def test_a_forged_state_is_refused_in_one_line_and_changes_nothing(host, forged,
     assert '\n' not in str(error.value) and e.succession.state() == before
 
 
-@pytest.mark.parametrize('changes', [{'every': -1}, {'selection': 'best'}, {'spread': 3.}])
+@pytest.mark.parametrize('changes', [{'every': -1}, {'selection': 'best'}, {'spread': 3.}, {'ranks': [0]}])
 def test_settings_that_make_no_sense_are_refused(changes):
     with pytest.raises(ValueError): VariationConfig(**changes)
