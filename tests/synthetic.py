@@ -111,7 +111,7 @@ def records(*, generations=30, size=16, tries=6, seed=0):
                      gflops=1.5)]
 
     for generation in range(generations):
-        episodes, decisions, lineage = [], [], []
+        episodes, decisions, lineage, society = [], [], [], []
         if not generation:
             for _ in range(size): born(0, 'founder')
         for name in list(skill):
@@ -130,6 +130,9 @@ def records(*, generations=30, size=16, tries=6, seed=0):
         worst = sorted(skill, key=lambda name: skill[name].mean())
         if size > 3 and generation % 2:
             child = generation % 4 == 3
+            where = {'quality': float(skill[worst[0]].mean()), 'a': float(generation % 3), 'b': float(generation % 5)}
+            society = [dict(generation=generation, part='archive', event='kept', organelle=worst[0], others=[],
+                            numbers=where)]
             least = skill[worst[0]].mean()
             dead(generation, worst[0], f'worth {least:.4f} of a right answer, the least of all' if child
                  else f'its absence costs {least / 10:.4f} of a right answer')
@@ -162,4 +165,5 @@ def records(*, generations=30, size=16, tries=6, seed=0):
                    for (family, depth), tried in by_cell.items()})
         evolution = turnover(generation) if generation % EVERY == EVERY - 1 else []
         timing = dict(generation=generation, seconds=1., parts={'serve': .9, 'evolve': .1})
-        yield Generation(row, episodes, market.rows(generation), lineage, timing, decisions, evolution=evolution)
+        yield Generation(row, episodes, market.rows(generation), lineage, timing, decisions, evolution=evolution,
+                         society=society)

@@ -65,6 +65,8 @@ SHOWN = {
     'organelles.population.Population': lambda: Found(
         host=HOST, capacity=1, births=1, shapes='', kinds=(), members=[MEMBER], parameters=lambda _: 1,
         norms=lambda: row('o1', **NUMBERS)),
+    'society.archive.Archive': lambda: Found(config=Found(measures=['niche', 'rank']), sleepers={'o1': Found(
+        id=EVIL, updates=1, quality=1., used=1, cell=(0, 0))}),
     'tasks.curriculum.Curriculum': lambda: Found(cells=[], lp_mix=0., table=lambda: row(**NUMBERS, cell=EVIL)),
 }
 # Numbers and words of our own, or shown with evil texts in the tests of its room.

@@ -5,6 +5,7 @@ from . import run_charts as run_charts
 from . import run_comparison as run_comparison
 from . import run_dashboard as run_dashboard
 from . import run_report as run_report
+from . import society_charts as society_charts
 from . import tables as tables
 from . import theme as theme
 from . import weights as weights
@@ -27,6 +28,9 @@ from .theme import (
 )
 from .gate_charts import (
     chart_attempts as chart_attempts, chart_gates as chart_gates, chart_turns as chart_turns,
+)
+from .society_charts import (
+    archived as archived, chart_archive as chart_archive, chart_sleepers as chart_sleepers, spans as spans,
 )
 from .run_comparison import (
     SEEDS as SEEDS, beside as beside, comparable as comparable, comparison as comparison, kinds as kinds,

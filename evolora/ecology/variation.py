@@ -117,7 +117,7 @@ class VariationConfig(BaseModel):
                                                      'judged; 1: always judged')
     spread: float = Field(0., ge=0, le=2, description='decades over which the plasticity of founders and newcomers '
                                                       'is spread')
-    ranks: list[int] = Field([], description='ranks that founders and newcomers have in turn; empty: all that of `rank`')
+    ranks: list[int] = Field([], description='ranks that founders and newcomers have in turn; empty: `rank`')
     crossover: float = Field(.25, ge=0, le=1, description='probability that a child has two parents')
     rank_change: float = Field(.1, ge=0, le=1, description='probability that a mutation is `widen` or `narrow`')
     operators: dict[str, float] = Field({'gaussian': 4., 'direction': 2., 'rescale': 1., 'silence': .5},

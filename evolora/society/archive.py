@@ -25,6 +25,7 @@ from ..economy.prices import nonnegative
 from ..organelles.population import Organelle, Population, Traits
 from ..organelles.scoring import score
 from ..utils.randomness import stream
+from ..utils.text import escape
 
 # %% ../../nbs/08_society/01_archive.ipynb #arc00007
 _BITS, _STEPS = 4, 8
@@ -144,7 +145,7 @@ class Archive(Part):
         return found
 
     def _repr_markdown_(self) -> str:
-        rows = '\n'.join(f'| {s.id} | {s.updates} | {s.quality:.2f} | {s.used} | {s.cell} |'
+        rows = '\n'.join(f'| {escape(s.id)} | {s.updates} | {s.quality:.2f} | {s.used} | {s.cell} |'
                          for s in self.sleepers.values())
         head = f"{self!r}\n\n| organelle | updates | quality | used | {' × '.join(self.config.measures)} |"
         return f"{head}\n|{'---|' * 5}\n{rows}"

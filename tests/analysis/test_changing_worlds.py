@@ -69,7 +69,7 @@ def test_a_run_knows_its_world_and_what_a_hand_did_to_it(data):
     assert band == [[0, 1, 0], [1, 4, 1], [4, 7, 2], [7, 10, 3]]
 
 
-@pytest.mark.parametrize('name', [n for n in CHARTS if n not in ('turns', 'attempts', 'gates', 'evolution')])
+@pytest.mark.parametrize('name', [n for n, entry in CHARTS.items() if not entry.needs])
 def test_the_world_lies_beneath_every_chart_over_generations(data, name):
     chart = CHARTS[name](data)
     found = rects(chart)
@@ -151,7 +151,7 @@ def test_a_page_has_no_section_of_what_did_not_happen(data):
     assert {*sections} == {'Summary', 'Learning', 'Stakes', 'Population', 'Compute', 'Answers'} and 'gates' not in drawn
     plain = gather(records(generations=18, size=6))
     _, sections, drawn = _one(plain, 20, lambda line: None)
-    assert {'Merging', 'Evolution'} <= {*sections} and {*drawn} == {*CHARTS}
+    assert {'Merging', 'Evolution', 'Society'} <= {*sections} and {*drawn} == {*CHARTS}
     assert evolution_sentence(plain)[:40] in sections['Evolution'] and '<dt>believed</dt>' in head
 
 

@@ -13,8 +13,8 @@ from evolora.tasks.task_sets import task_hashes
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_kinds', 'worlds_memory', 'worlds_parts',
-             'worlds_seats', 'worlds_static')
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_kinds', 'worlds_memory',
+             'worlds_parts', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
