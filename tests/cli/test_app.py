@@ -530,8 +530,9 @@ def test_a_run_leaves_plain_text_a_report_and_its_population(world):
     assert run.hashes['host'] == load_host(world / 'host').weights_hash()
     assert set(run.hashes) == {'config', 'host', 'streams', 'grader', 'cost'}
     assert run.read('generations').generation.tolist() == list(range(GENERATIONS))
-    # No knob was turned, no feedback given, and nothing was right, so that nothing can be compared or merged.
-    untouched = 'knobs', 'feedback', 'evolution', 'gates'
+    # No knob was turned, no feedback given, there are no parts, and nothing was right, so that nothing can be compared
+    # or merged.
+    untouched = 'knobs', 'feedback', 'evolution', 'gates', 'society'
     for table in TABLES: assert bool(len(run.read(table))) is (table not in untouched)
     report = (world / 'run/report.md').read_text()
     charts = re.findall(r'!\[.*?\]\((.*?)\)', report)
