@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from .gate_charts import chart_attempts, chart_gates, chart_turns
 from .run_comparison import SEEDS, kinds
-from .society_charts import chart_archive, chart_sleepers
+from .society_charts import chart_archive, chart_prices, chart_sleepers
 from .tables import (COMPUTE, EVOLUTION, RunData, age_table, balances, cell_history, dormant_table,
                                      evolution_sentence, evolution_table, left_because, lineage_order, organelle_table,
                                      pool, summary)
@@ -381,10 +381,12 @@ class Entry(NamedTuple):
     "A chart of a run and the group that it is shown in; called like its function"
     group: str
     draw: Callable[..., alt.TopLevelMixin]
-    needs: str = ''         # the table without which pages leave it out
+    needs: str = ''         # the table without which pages leave it out, or table:event
 
     def __call__(self, data: RunData, **how) -> alt.TopLevelMixin: return self.draw(data, **how)
-    def shows(self, data: RunData) -> bool: return not self.needs or len(getattr(data, self.needs)) > 0
+    def shows(self, data: RunData) -> bool:
+        name, _, event = self.needs.partition(':')
+        return not name or bool(len(table := getattr(data, name))) and (not event or event in {*table['event']})
 
 CHARTS = {'accuracy': Entry('learning', chart_accuracy), 'roi': Entry('learning', chart_roi),
           'curriculum': Entry('learning', chart_curriculum), 'kl': Entry('learning', chart_kl),
@@ -392,6 +394,7 @@ CHARTS = {'accuracy': Entry('learning', chart_accuracy), 'roi': Entry('learning'
           'population': Entry('population', chart_population), 'ages': Entry('population', chart_ages),
           'lineage': Entry('population', chart_lineage), 'gates': Entry('merging', chart_gates, 'gates'),
           'turns': Entry('merging', chart_turns, 'gates'), 'attempts': Entry('merging', chart_attempts, 'gates'),
-          'sleepers': Entry('society', chart_sleepers, 'society'),
-          'archive': Entry('society', chart_archive, 'society'),
+          'sleepers': Entry('society', chart_sleepers, 'society:kept'),
+          'archive': Entry('society', chart_archive, 'society:kept'),
+          'prices': Entry('society', chart_prices, 'society:sold'),
           'compute': Entry('compute', chart_compute)}

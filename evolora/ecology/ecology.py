@@ -63,9 +63,10 @@ class Ecology:
         self.demography = Demography(config.variation, self.population, self.market, self.plasticity, rng=self.rng,
                                      capacity=config.capacity)
         self.controls = Controls(config, self.population, self.world)
-        self.serving, self.succession = Serving(self), Succession(self)
+        self.succession = Succession(self)
         self.merging = Merging(config.merging, self.population, [*self.cells.values()], self.examiner)
         self.society = Society(self, config.society)
+        self.serving = self.society.serving() or Serving(self)
         self.demography.leaving = self.society.leaves
         self.history: list[Generation] = []
         self.merges: list[Merge] = []           # with their weights, for an audit; kept in memory only

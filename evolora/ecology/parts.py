@@ -35,6 +35,7 @@ class Graded(NamedTuple):
     likelihood: float       # how likely it was to give just this answer
     text: str = ''
     depth: int = 0
+    place: int = 0          # which question of its generation
 
 # %% ../../nbs/07_ecology/03_parts.ipynb #prt00009
 class PartConfig(BaseModel):
@@ -48,6 +49,9 @@ class Part:
 
     def __init__(self, ecology, config: PartConfig): # an `Ecology` that is being made: its own parts are there
         self.ecology, self.config, self._rows = ecology, config, []
+
+    def serving(self) -> object | None: # a `Serving`
+        "What decides in place of the market who answers, and how answers are settled, if this part does"
 
     def observe(self, answers: Sequence[Graded]) -> None:
         "A round of questions was answered and graded, an answer to each"
@@ -84,7 +88,8 @@ class Part:
 # %% ../../nbs/07_ecology/03_parts.ipynb #prt00011
 SOCIETY = Parts('part of society', {}, '`register_part`')
 # Loaded when they are named: what a part needs, a run without it does not load.
-_LIBRARY: dict[str, str] = {'archive': 'evolora.society.archive:Archive'}
+_LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora.society.allocation:Allocation',
+            'guard': 'evolora.society.guard:Guard'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name
     "Make a part known by a name; ValueError for a name that is taken, or for what is no part"
@@ -126,6 +131,13 @@ class Society:
 
     def __len__(self): return len(self.parts)
     def __repr__(self) -> str: return f"Society({', '.join(self.parts) or 'no parts'})"
+
+    def serving(self) -> object | None:
+        "The `Serving` of the part that has one; ValueError for two"
+        found = {name: one for name, part in self.parts.items() if (one := part.serving())}
+        if len(found) > 1: raise ValueError(f"expected one part that decides who answers, got {' and '.join(found)}; "
+                                            "leave the others out")
+        return next(iter(found.values()), None)
 
     def observe(self, answers: Sequence[Graded]) -> None:
         for part in self.parts.values(): part.observe(answers)

@@ -9,6 +9,7 @@ __all__ = ['asked', 'chosen', 'graded', 'to_score', 'billed', 'Settled', 'settle
 # %% ../../nbs/07_ecology/09_serving.ipynb #ser00004
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import combinations
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -46,10 +47,10 @@ def chosen(market: Market, family: str, rng: np.random.Generator) -> str:
 
 # %% ../../nbs/07_ecology/09_serving.ipynb #ser00010
 def graded(tasks: Sequence[Task], prompts: Sequence, organelles: Sequence[str], answers, right: Sequence[bool],
-           ) -> list[Graded]: # `answers` as a host generates them
+           places: Sequence[int]) -> list[Graded]: # `answers` as a host generates them
     "A row an answer"
     return [Graded(task.family, prompt, answers.tokens[i], bool(right[i]), who,
-                   float(np.exp(min(sum(answers.logprobs[i]), 0.))), answers.texts[i], task.depth)
+                   float(np.exp(min(sum(answers.logprobs[i]), 0.))), answers.texts[i], task.depth, places[i])
             for i, (task, prompt, who) in enumerate(zip(tasks, prompts, organelles))]
 
 def to_score(market: Market, answer: Graded) -> list[str]:
@@ -68,7 +69,8 @@ class Settled(NamedTuple):
     prices: Sequence[float] = ()
 
 def settle(market: Market, population: Population, answers: Sequence[Graded], *, temperature: float,
-           chunk: int = 8192) -> Settled: # tokens scored in one pass
+           chunk: int = 8192, # tokens scored in one pass
+           shared: float = 0.) -> Settled: # as `Market.settle` has it
     "Move the stakes by what each organelle would have given to these answers"
     who, bill = [to_score(market, a) for a in answers], Bill()
     given = [{a.organelle: a.likelihood} for a in answers]
@@ -81,7 +83,7 @@ def settle(market: Market, population: Population, answers: Sequence[Graded], *,
                       temperature=temperature, chunk=chunk)
         bill += billed(found)
         for i, row in zip(rows, found.likelihoods): given[i] = dict(zip(ids, row.tolist())) | given[i]
-    return Settled(bill, [market.settle(a.family, likelihood_of(a.right, likelihoods))
+    return Settled(bill, [market.settle(a.family, likelihood_of(a.right, likelihoods), shared)
                           for a, likelihoods in zip(answers, given)])
 
 # %% ../../nbs/07_ecology/09_serving.ipynb #ser00013
@@ -170,6 +172,7 @@ class Serving:
     "Generations in which questions come in rounds; the believed answer, and a subclass may choose otherwise"
     steady = True       # whether the population stays as it is while it answers
     every_copy = False      # whether all answers to a question are settled; else the first one, as a user gets one
+    own: tuple[str, ...] = ()       # what a subclass remembers, by the names of its attributes; plain JSON
     def __init__(self, ecology): # an `Ecology`
         self.ecology, self.met = ecology, Met(ecology.config.market.met)
 
@@ -177,7 +180,7 @@ class Serving:
 
     @property
     def market(self) -> Market: return self.ecology.market
-    def state(self) -> dict: return self.met.state()
+    def state(self) -> dict: return self.met.state() | {name: deepcopy(getattr(self, name)) for name in self.own}
 
     def restore(self, state: dict) -> None:
         "Go on from a saved state; ValueError for answers that the host could not have given"
@@ -185,6 +188,7 @@ class Serving:
         met.restore(state)
         self.checked(met.answers)
         self.met = met
+        for name in self.own: setattr(self, name, deepcopy(state[name]))
 
     def checked(self, answers: Sequence) -> list[tuple[str | tuple[str, ...], list[int]]]:
         "Saved answers as (prompt, tokens); ValueError for those that the host could not have given"
@@ -253,7 +257,7 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
     self._price(episodes)
     service.add(plan, each, places, prompts, answers, episodes)
     met = e.rng('met', start)
-    given = graded(each, prompts, plan.organelle, answers, episodes['success'])
+    given = graded(each, prompts, plan.organelle, answers, episodes['success'], places)
     for a in given[::len(copies)]:
         if a.right: self.met.add(a.family, a.prompt, a.tokens, met)
     e.society.observe(given[::len(copies)])
@@ -261,7 +265,7 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
     # Else one of the copies, so that belief does not hinge on how many answers a question gets.
     known = [a for i, a in enumerate(given) if drawn[i // len(copies)] and (self.every_copy or not i % len(copies))]
     bill, prices = self.settle(known)
-    return bill + (e.society.settled(known, prices) if prices else Bill())
+    return bill + e.society.settled(known, prices)
 
 @patch
 def _price(self: Serving, episodes: dict[str, list]) -> None:

@@ -6,7 +6,7 @@
 __all__ = ['Book', 'MarketConfig', 'foremost', 'Market', 'likelihood_of', 'Audit']
 
 # %% ../../nbs/02_economy/02_market.ipynb #mar00003
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import fsum
@@ -92,6 +92,26 @@ def bet(self: Book, likelihood: dict[str, float], part: float = 1.) -> float:
     return mean
 
 @patch
+def share_out(self: Book, likelihood: dict[str, float], part: float) -> float:
+    "Settle one graded answer: a part of all stakes, divided by likelihood alone; returns the mean as `bet` does"
+    likelihood = {who: nonnegative('likelihood', x, high=1 + 1e-9).item() for who, x in likelihood.items()}
+    held, all_of_it = fsum(self._known(who) for who in likelihood), fsum(likelihood.values())
+    if not held or not all_of_it: return 0.             # none of them thought it possible: it is shared by none
+    mean = fsum(self.stakes[who] * x for who, x in likelihood.items()) / held
+    self._set({who: (1 - part) * w + part * held * likelihood[who] / all_of_it if who in likelihood else w
+               for who, w in self.stakes.items()}, 'resource')
+    self.bets += 1
+    return mean
+
+@patch
+def trade(self: Book, gains: dict[str, float]) -> None:
+    "Move stakes by what each holder gains; ValueError for gains that do not sum to 0, or more lost than is held"
+    new = self.stakes | {who: self._known(who) + x for who, x in gains.items()}
+    if abs(fsum(gains.values())) > 1e-9 * self.total or min(new.values(), default=0.) < -1e-9 * self.total:
+        raise ValueError(f"expected gains that sum to 0 and leave no debt, got {gains}; a holder can lose what it has")
+    self._set({who: max(w, 0.) for who, w in new.items()}, 'trade')
+
+@patch
 def spread(self: Book, even: float, past: float = 0.) -> None:
     "Hand a part of all stakes out again, evenly and to those who were rich in the past"
     if not self.stakes: return
@@ -112,7 +132,7 @@ def state(self: Book) -> dict:
     return dict(total=self.total, stakes=dict(self.stakes), past=dict(self.past), bets=self.bets,
                 moved=[[*key, str(x)] for key, x in self._moved.items()])
 
-_REASONS = {'birth', 'death', 'merge', 'bet', 'share'}
+_REASONS = {'birth', 'death', 'merge', 'bet', 'share', 'resource', 'trade'}
 
 @patch
 def restore(self: Book, state: dict) -> None:
@@ -268,17 +288,27 @@ def contenders(self: Market, family: str) -> dict[str, float]:
     return {who: b / total for who, b in able.items()} if total else {first: 1.}
 
 @patch
-def settle(self: Market, family: str, likelihood: dict[str, float]) -> float: # what the market gave to it, before
-    "Pay for one graded answer: the likelihood that each organelle gave to what came; those left out are not asked"
+def settle(self: Market, family: str, likelihood: dict[str, float], # that each organelle gave to what came
+           shared: float = 0.) -> float: # part of a book that is shared out by likelihood; 0: organelles bet
+    "Pay for one graded answer; those left out are not asked. Returns what the market gave to it, before"
     if not likelihood: return 1.
     c, books = self.config, self._of(family)
-    paid = {name: book.bet(likelihood, c.bet) for name, (book, _) in books.items()}
+    paid = {name: book.share_out(likelihood, shared) if shared else book.bet(likelihood, c.bet)
+            for name, (book, _) in books.items()}
     price = fsum(trust * paid[name] for name, (_, trust) in books.items())
     for book, _ in books.values(): book.spread(c.even, c.past)
     if self.trust:
         self.trust[family].bet(paid, c.bet)
         self.trust[family].spread(c.even)
     return price
+
+@patch
+def trade(self: Market, gains: Callable[[dict[str, float]], dict[str, float]], family: str | None = None) -> None:
+    "Move stakes in the books of a family, or in all: from the shares that organelles hold of a book to what each gains"
+    books = self.books.values() if family is None else [book for book, _ in self._of(family).values()]
+    for book in books:
+        found = gains({who: w / book.total for who, w in book.stakes.items()})
+        book.trade({who: x * book.total for who, x in found.items()})
 
 # %% ../../nbs/02_economy/02_market.ipynb #mar00013
 def likelihood_of(right: bool, given: dict[str, float]) -> dict[str, float]: # the probability that each gave the answer

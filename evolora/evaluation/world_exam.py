@@ -44,7 +44,7 @@ def _answers(ecology: Ecology, tasks: Sequence[Task], places: range, purpose: st
                                        seeds=[seed_of(seed, purpose=purpose, organelle=t.id) for t in now],
                                        max_new_tokens=ecology.config.max_new_tokens, rows=ecology.config.batch)
     right = [ecology.host.form.grade(t, text).success for t, text in zip(now, made.texts)]
-    return graded(now, prompts, who, made, right), right
+    return graded(now, prompts, who, made, right, places), right
 
 def exam_in_world(ecology: Ecology, number: int, # of the world
                after: Sequence[int] = (0, 1, 4, 16, 64), *, # graded answers before each exam

@@ -257,7 +257,8 @@ def _beliefs_html(view: View, organelle: str) -> str:
     return f"<h4>Believed now, by family</h4>{table_html(table.sort_values('belief', ascending=False, kind='stable'))}"
 
 # What moves stakes, as a card says it.
-_MOVED = {'bet': 'bets on answers', 'share': 'shared evenly', 'birth': 'births', 'death': 'deaths', 'merge': 'merges'}
+_MOVED = {'bet': 'bets on answers', 'share': 'shared evenly', 'birth': 'births', 'death': 'deaths', 'merge': 'merges',
+          'resource': 'shares of answers', 'trade': 'trades'}
 
 def organelle_html(view: View, organelle: str) -> str:
     "Life, beliefs, traits, lineage, gates and stakes of an organelle; ValueError for one that is not alive"

@@ -1,5 +1,14 @@
+from . import allocation as allocation
 from . import archive as archive
+from . import guard as guard
 from .archive import (
     Archive as Archive, ArchiveConfig as ArchiveConfig, Asked as Asked, MEASURES as MEASURES, Played as Played,
     Sleeper as Sleeper, cells_of as cells_of, largest as largest, measured as measured,
+)
+from .allocation import (
+    Allocation as Allocation, AllocationConfig as AllocationConfig, Auction as Auction, Even as Even,
+    Sharing as Sharing, Thompson as Thompson, auctioned as auctioned, traded as traded,
+)
+from .guard import (
+    Guard as Guard, GuardConfig as GuardConfig, capped as capped, levelled as levelled,
 )

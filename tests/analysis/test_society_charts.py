@@ -4,7 +4,7 @@ from dataclasses import replace
 import pandas as pd
 from synthetic import records
 
-from evolora.analysis.society_charts import archived, chart_archive, chart_sleepers, spans
+from evolora.analysis.society_charts import archived, chart_archive, chart_prices, chart_sleepers, sold, spans
 from evolora.analysis.tables import gather
 
 
@@ -58,3 +58,12 @@ def test_the_grid_has_who_sleeps_at_the_end():
 def test_numbers_that_are_missing_draw_nothing_wrong():
     data = told([birth(0, 'o1')], [did(1, 'kept', 'o2')])       # a folder may be anybody's
     assert archived(data)['a'].isna().all() and 'nobody sleeps' in str(chart_archive(data).to_dict())
+
+
+def test_prices_are_means_over_questions():
+    data = told([birth(0, 'o1')], [did(0, 'sold', 'o1', questions=3., bid=.1, price=.02) | {'part': 'allocation'},
+                                   did(0, 'sold', 'o2', questions=1., bid=.02, price=.02) | {'part': 'allocation'},
+                                   did(1, 'sold', 'o1', questions=2., bid=.1, price=.1), did(2, 'sold', 'o1')])
+    assert sold(data)[['bid', 'price', 'buyers']].round(9).values.tolist() == [[.08, .02, 2], [.1, .1, 1]]
+    assert '6 questions were sold' in chart_prices(data).to_dict()['description']
+    assert 'no question was sold' in str(chart_prices(told([birth(0, 'o1')], [])).to_dict())
