@@ -89,7 +89,8 @@ class Part:
 SOCIETY = Parts('part of society', {}, '`register_part`')
 # Loaded when they are named: what a part needs, a run without it does not load.
 _LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora.society.allocation:Allocation',
-            'guard': 'evolora.society.guard:Guard'}
+            'guard': 'evolora.society.guard:Guard', 'morphogenesis': 'evolora.society.morphogenesis:Morphogenesis',
+            'hazard': 'evolora.society.hazard:Hazard'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name
     "Make a part known by a name; ValueError for a name that is taken, or for what is no part"

@@ -294,10 +294,8 @@ def fisher(self: Plasticity, id: str) -> dict[str, tuple[torch.Tensor, torch.Ten
 def inherit(self: Plasticity, child: str, parents: Sequence[str] = (), operator: str = '') -> None:
     "The child takes over baselines and the count of updates, and in the same coordinates also the moments"
     slot, parent = self.population[child].slot, next((p for p in parents if p in self.population), None)
-    for half in (*self.first.values(), *self.second.values()):
-        for x in half.values(): x[slot] = 0
-    for count in (self.updates, self.own, self.averaged): count[slot] = 0
-    self.basis[slot], self._lineages = self._lineages, self._lineages + 1
+    self.recast(child)
+    for count in (self.updates, self.own): count[slot] = 0
     if parent is None: return
     self._expected[child], origin = dict(self._expected.get(parent, {})), self.population[parent].slot
     self.updates[slot] = self.updates[origin]
@@ -305,6 +303,15 @@ def inherit(self: Plasticity, child: str, parents: Sequence[str] = (), operator:
     for half in (*self.first.values(), *self.second.values()):
         for x in half.values(): x[slot] = x[origin]
     self.basis[slot], self.averaged[slot] = self.basis[origin], self.averaged[origin]
+
+@patch
+def recast(self: Plasticity, organelle: str) -> None:
+    "Its weights have other coordinates from now on: moments begin anew, and it shares its own with no relative"
+    slot = self.population[organelle].slot
+    for half in (*self.first.values(), *self.second.values()):
+        for x in half.values(): x[slot] = 0
+    self.averaged[slot] = 0
+    self.basis[slot], self._lineages = self._lineages, self._lineages + 1
 
 @patch
 def resume(self: Plasticity, organelle: str, updates: int) -> None:

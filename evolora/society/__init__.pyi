@@ -1,6 +1,8 @@
 from . import allocation as allocation
 from . import archive as archive
 from . import guard as guard
+from . import hazard as hazard
+from . import morphogenesis as morphogenesis
 from .archive import (
     Archive as Archive, ArchiveConfig as ArchiveConfig, Asked as Asked, MEASURES as MEASURES, Played as Played,
     Sleeper as Sleeper, cells_of as cells_of, largest as largest, measured as measured,
@@ -11,4 +13,11 @@ from .allocation import (
 )
 from .guard import (
     Guard as Guard, GuardConfig as GuardConfig, capped as capped, levelled as levelled,
+)
+from .morphogenesis import (
+    Morphogenesis as Morphogenesis, MorphogenesisConfig as MorphogenesisConfig, grown as grown, rank_of as rank_of,
+    shrunk as shrunk,
+)
+from .hazard import (
+    Hazard as Hazard, HazardConfig as HazardConfig, levied as levied,
 )
