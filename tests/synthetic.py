@@ -139,8 +139,13 @@ def records(*, generations=30, size=16, tries=6, seed=0):
             if not child: born(generation, 'recruit')
             elif rng.random() < .4: born(generation, 'crossover', rng.choice(worst[1:][-4:], 2, replace=False).tolist())
             else: born(generation, 'gaussian', [worst[-1]])
-        if size > 3: society.append(dict(generation=generation, part='allocation', event='sold', organelle=worst[-1],
-                                         others=['math'], numbers=dict(questions=8., bid=.05, price=.04)))
+        if size > 3:
+            told = lambda part, event, organelle='', others=(), **numbers: society.append(dict(
+                generation=generation, part=part, event=event, organelle=organelle, others=list(others),
+                numbers=numbers))
+            told('allocation', 'sold', worst[-1], ['math'], questions=8., bid=.05, price=.04)
+            told('channel', 'read', worst[-2], [worst[-1]], messages=3., paid=.003)
+            told('channel', 'messages', real=9., real_right=5., shuffled=3., shuffled_right=1., none=12., none_right=5.)
         if size > 3 and generation % 5 == 4:
             decisions = attempt(generation, worst[-1], worst[-2], f'o{count + 1}', draws)
             if decisions[-1].gate == 'took_over':

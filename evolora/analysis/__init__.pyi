@@ -30,8 +30,9 @@ from .gate_charts import (
     chart_attempts as chart_attempts, chart_gates as chart_gates, chart_turns as chart_turns,
 )
 from .society_charts import (
-    archived as archived, chart_archive as chart_archive, chart_prices as chart_prices,
-    chart_sleepers as chart_sleepers, sold as sold, spans as spans,
+    archived as archived, chart_archive as chart_archive, chart_messages as chart_messages,
+    chart_prices as chart_prices, chart_reads as chart_reads, chart_sleepers as chart_sleepers,
+    messages as messages, reads as reads, sold as sold, spans as spans,
 )
 from .run_comparison import (
     SEEDS as SEEDS, beside as beside, comparable as comparable, comparison as comparison, kinds as kinds,

@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from .gate_charts import chart_attempts, chart_gates, chart_turns
 from .run_comparison import SEEDS, kinds
-from .society_charts import chart_archive, chart_prices, chart_sleepers
+from .society_charts import chart_archive, chart_messages, chart_prices, chart_reads, chart_sleepers
 from .tables import (COMPUTE, EVOLUTION, RunData, age_table, balances, cell_history, dormant_table,
                                      evolution_sentence, evolution_table, left_because, lineage_order, organelle_table,
                                      pool, summary)
@@ -397,4 +397,6 @@ CHARTS = {'accuracy': Entry('learning', chart_accuracy), 'roi': Entry('learning'
           'sleepers': Entry('society', chart_sleepers, 'society:kept'),
           'archive': Entry('society', chart_archive, 'society:kept'),
           'prices': Entry('society', chart_prices, 'society:sold'),
+          'messages': Entry('society', chart_messages, 'society:messages'),
+          'reads': Entry('society', chart_reads, 'society:read'),
           'compute': Entry('compute', chart_compute)}

@@ -53,6 +53,10 @@ class Part:
     def serving(self) -> object | None: # a `Serving`
         "What decides in place of the market who answers, and how answers are settled, if this part does"
 
+    def prompts(self, families: Sequence[str], who: Sequence[str], places: Sequence[int], prompts: list) -> list:
+        "How questions are put to those that will answer them: as they are, or with something in front"
+        return prompts
+
     def observe(self, answers: Sequence[Graded]) -> None:
         "A round of questions was answered and graded, an answer to each"
 
@@ -90,7 +94,7 @@ SOCIETY = Parts('part of society', {}, '`register_part`')
 # Loaded when they are named: what a part needs, a run without it does not load.
 _LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora.society.allocation:Allocation',
             'guard': 'evolora.society.guard:Guard', 'morphogenesis': 'evolora.society.morphogenesis:Morphogenesis',
-            'hazard': 'evolora.society.hazard:Hazard'}
+            'hazard': 'evolora.society.hazard:Hazard', 'channel': 'evolora.society.channel:Channel'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name
     "Make a part known by a name; ValueError for a name that is taken, or for what is no part"
@@ -139,6 +143,10 @@ class Society:
         if len(found) > 1: raise ValueError(f"expected one part that decides who answers, got {' and '.join(found)}; "
                                             "leave the others out")
         return next(iter(found.values()), None)
+
+    def prompts(self, families: Sequence[str], who: Sequence[str], places: Sequence[int], prompts: list) -> list:
+        for part in self.parts.values(): prompts = part.prompts(families, who, places, prompts)
+        return prompts
 
     def observe(self, answers: Sequence[Graded]) -> None:
         for part in self.parts.values(): part.observe(answers)

@@ -251,7 +251,7 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
     plan = pd.DataFrame([(id, *question, copy) for id, question in zip(who, questions) for copy in copies],
                         columns=_PLAN)
     each, places = [t for t in tasks for _ in copies], [start + i for i in range(len(tasks)) for _ in copies]
-    prompts = self.prompts(each)
+    prompts = e.society.prompts([t.family for t in each], plan.organelle.tolist(), places, self.prompts(each))
     answers = e._play(plan, each, prompts)
     episodes = e._grade(plan, each, answers)
     self._price(episodes)

@@ -1,5 +1,6 @@
 from . import allocation as allocation
 from . import archive as archive
+from . import channel as channel
 from . import guard as guard
 from . import hazard as hazard
 from . import morphogenesis as morphogenesis
@@ -20,4 +21,8 @@ from .morphogenesis import (
 )
 from .hazard import (
     Hazard as Hazard, HazardConfig as HazardConfig, levied as levied,
+)
+from .channel import (
+    Channel as Channel, ChannelConfig as ChannelConfig, Post as Post, Read as Read, nearest as nearest,
+    shuffled as shuffled, similar as similar, trigrams as trigrams,
 )

@@ -75,7 +75,7 @@ def test_what_there_was_none_of_is_left_out_and_named(tmp_path, pictures):
     pictures()
     folder, lines = write_run(tmp_path / 'run', generations=2, size=3).folder, []     # too few for merges and censuses
     text = report(folder, log=lines.append).read_text()
-    gone = ['evolution', 'gates', 'turns', 'attempts', 'sleepers', 'archive', 'prices']
+    gone = ['evolution', 'gates', 'turns', 'attempts', 'sleepers', 'archive', 'prices', 'messages', 'reads']
     assert [line for line in lines if line.startswith('leaving')] == [f'leaving out {name}' for name in gone]
     assert not any(f'charts/{name}.png' in text for name in gone) and '## Evolution' not in text
     assert len(lines) == len(CHARTS) + 2

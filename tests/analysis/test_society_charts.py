@@ -4,7 +4,8 @@ from dataclasses import replace
 import pandas as pd
 from synthetic import records
 
-from evolora.analysis.society_charts import archived, chart_archive, chart_prices, chart_sleepers, sold, spans
+from evolora.analysis.society_charts import (archived, chart_archive, chart_messages, chart_prices, chart_reads,
+                                              chart_sleepers, messages, reads, sold, spans)
 from evolora.analysis.tables import gather
 
 
@@ -67,3 +68,18 @@ def test_prices_are_means_over_questions():
     assert sold(data)[['bid', 'price', 'buyers']].round(9).values.tolist() == [[.08, .02, 2], [.1, .1, 1]]
     assert '6 questions were sold' in chart_prices(data).to_dict()['description']
     assert 'no question was sold' in str(chart_prices(told([birth(0, 'o1')], [])).to_dict())
+
+
+def test_messages_are_summed_and_have_intervals():
+    counts = [did(g, 'messages', '', real=10., real_right=6., none=20., none_right=5.) for g in range(2)]
+    data = told([birth(0, 'o1')], [*counts, did(0, 'read', 'o1', ['o2'], messages=2., paid=.1),
+                                   did(1, 'read', 'o1', ['o2'], messages=3., paid=.1), did(1, 'read', 'o9')])
+    table = messages(data)
+    assert table['kind'].tolist() == ['real message', 'no message'] and table['share'].tolist() == [.6, .25]
+    assert (table['low'] < table['share']).all() and (table['share'] < table['high']).all()
+    assert reads(data).round(9).values.tolist() == [['o1', 'o2', 5., .2]]
+    assert 'real message: 60.0% of 20' in chart_messages(data).to_dict()['description']
+    assert '5 messages between 2 organelles' in chart_reads(data).to_dict()['description']
+    empty = told([birth(0, 'o1')], [])
+    assert 'no message was delivered' in str(chart_reads(empty).to_dict())
+    assert 'no question was asked' in str(chart_messages(empty).to_dict())

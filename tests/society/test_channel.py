@@ -1,0 +1,167 @@
+"""Messages cost what they cost, reach whom they reach, and are told apart from shuffled ones by lot."""
+import json
+from math import fsum
+
+import pytest
+
+from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
+from evolora.ecology.config import changed_config, load_config
+from evolora.ecology.ecology import Ecology
+from evolora.ecology.parts import Graded
+from evolora.host.model import load_host
+from evolora.society.channel import Post, nearest, shuffled, similar
+
+SMALL = {'founders': 4, 'founder_step': .4, 'capacity': 4, 'cells': ['string.sort:1', 'word.count:1'],
+         'max_new_tokens': 12, 'market': {'questions': 8, 'round': 2, 'learn_every': 1, 'protect': 1}}
+Q = ['Sort the letters: cba', 'Sort the letters: fed', 'Sort the letters: ihg']
+
+
+@pytest.fixture(scope='module')
+def host(): return load_host('embedded', threads=1)
+
+
+def begun(host, **knobs):
+    society = {'channel': knobs} if knobs else {}
+    return Ecology(host, changed_config(load_config('debug'), SMALL | {'society': society}), seed=5)
+
+
+def posted(host, posts, **knobs):
+    e = begun(host, read=1., **knobs)
+    part = e.society['channel']
+    part.posts = {'string.sort': [Post(who, 'string.sort', q, a, 0) for who, q, a in posts]}
+    return e, part
+
+
+def put(part, who, questions=Q[2:], copies=1):
+    places = [i for i in range(len(questions)) for _ in range(copies)]
+    return part.prompts(['string.sort'] * len(places), [who] * len(places), places,
+                        [q for q in questions for _ in range(copies)])
+
+
+# --- who gets what
+
+def test_a_reader_gets_the_latest_post_of_another_one_in_front_of_its_question(host):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def'), ('o2', 'Sort the letters: zy', 'yz')], shuffle=0.)
+    assert put(part, 'o2') == [(Q[1], 'def', Q[2])] and part.reads[0].author == 'o3'
+    assert put(part, 'o3') == [('Sort the letters: zy', 'yz', Q[2])]
+
+
+def test_copies_of_an_answer_read_the_same(host):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=.5)
+    found = put(part, 'o2', Q[2:] * 6, copies=3)
+    assert all(len({*found[i:i + 3]}) == 1 for i in range(0, 18, 3)) and len(part.reads) == 6
+
+
+def test_a_shuffled_message_has_the_answer_of_another_post(host):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=1.)
+    assert put(part, 'o2') == [(Q[1], 'abc', Q[2])] and part.reads[0].kind == 'shuffled'
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'abc')], shuffle=1.)
+    assert put(part, 'o2') == Q[2:] and not part.reads, 'all answers are the same: nothing can be shuffled'
+    posts = [Post('o1', 'f', str(i), str(i % 3), 0) for i in range(9)]
+    for i in range(9):
+        for draw in (0., .3, .99): assert shuffled(posts, i, draw).answer != posts[i].answer
+
+
+def test_the_cache_gives_the_most_similar_question_and_never_the_question_itself(host):
+    e, part = posted(host, [('o2', 'Sort the letters: ihx', 'hix'), ('o3', Q[2], 'ghi'), ('o1', 'How many', '3')],
+                     content='cache', shuffle=0.)
+    assert put(part, 'o2') == [('Sort the letters: ihx', 'hix', Q[2])], 'its own, too; but not the answer itself'
+    assert nearest(['abc', 'abd', 'xyz'], 'abc') == 0 and nearest(['abd', 'abd'], 'abc') == 1
+    assert similar('abc', 'abc') == 1. and similar('abc', 'xyz') == 0.
+
+
+def test_how_many_get_messages_and_how_many_of_them_are_shuffled_is_drawn_by_lot(host):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=.25)
+    part.config = part.config.model_copy(update={'read': .5})
+    kinds = []
+    for generation in range(60):
+        e.generation = generation
+        put(part, 'o2', Q[2:] * 10)
+        kinds += [read.kind for read in part.reads.values()]
+    assert len(kinds) == pytest.approx(300, abs=45) and kinds.count('shuffled') == pytest.approx(75, abs=30)
+
+
+def test_who_cannot_pay_gets_nothing(host, monkeypatch):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=0., fee=.05)
+    monkeypatch.setattr(e.market, 'belief', lambda family: {'o2': .04, 'o4': .5})
+    assert put(part, 'o2') == Q[2:] and len(put(part, 'o4')[0]) == 3
+
+
+def test_a_message_that_leaves_no_room_is_not_delivered(host):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', 'Sort the letters: ' + 'x' * 5000, 'def')], shuffle=0.)
+    assert put(part, 'o2') == Q[2:]
+
+
+# --- what it costs, and what is posted
+
+def test_the_fee_is_paid_once_a_question_to_the_author_and_nothing_is_lost(host):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=0., fee=.02)
+    put(part, 'o2', Q[2:], copies=4)
+    before = e.market.belief('string.sort')
+    part.settled([], [])
+    after = e.market.belief('string.sort')
+    assert after['o2'] == pytest.approx(before['o2'] - .02) and after['o3'] == pytest.approx(before['o3'] + .02)
+    part.settled([], [])
+    assert e.market.belief('string.sort') == after, 'once'
+    for book in e.market.books.values(): assert fsum(book.stakes.values()) == book.total
+    part.renew()
+    read, counts = e.society.rows()
+    assert (read['organelle'], read['others'], read['numbers']) == ('o2', ['o3'], {'messages': 1., 'paid': .02})
+
+
+def test_right_answers_are_posted_once_and_counted_by_what_was_read(host):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=0.)
+    prompt, = put(part, 'o2')
+    part.observe([Graded('string.sort', prompt, [1], True, 'o2', .5, 'ghi', place=0),
+                  Graded('string.sort', 'Sort the letters: zyx', [1], False, 'o2', .5, 'zzz', place=1)])
+    assert part.right == {'real': [1, 1], 'shuffled': [0, 0], 'none': [1, 0]}
+    assert part.posts['string.sort'][2:] == [Post('o2', 'string.sort', Q[2], 'ghi', 0)]
+    part.observe([Graded('string.sort', Q[2], [1], True, 'o4', .5, 'ghi', place=2)])
+    assert len(part.posts['string.sort']) == 3
+
+
+def test_posts_are_forgotten_with_time_and_with_their_author(host):
+    e, part = posted(host, [('o2', Q[0], 'abc'), ('o3', Q[1], 'def')], keep=2, most=2)
+    e.generation = 1
+    part.renew()
+    assert len(part.posts['string.sort']) == 2
+    e.demography.bury('o2', 1, 'a test')
+    assert [p.author for p in part.posts['string.sort']] == ['o3']
+    e.generation = 2
+    part.renew()
+    assert not part.posts['string.sort']
+    for i in range(5): part.observe([Graded('string.sort', f'{i}', [1], True, 'o1', .5, 'x', place=i)])
+    assert [p.question for p in part.posts['string.sort']] == ['3', '4']
+
+
+# --- a life
+
+def tables(e): return json.dumps({k: v for k, v in e.step().tables.items() if k not in ('timings', 'society')})
+
+
+def test_without_readers_no_byte_changes_and_with_them_some_do(host):
+    free, silent, loud = begun(host), begun(host, read=0.), begun(host, read=1.)
+    lives = [[tables(e) for _ in range(3)] for e in (free, silent, loud)]
+    assert lives[0] == lives[1] != lives[2]
+    assert sum(loud.history[-1].row['gflops'].values()) != sum(free.history[-1].row['gflops'].values())
+
+
+@pytest.mark.parametrize('content', ['board', 'cache'])
+def test_a_life_goes_on_bit_for_bit(host, content, tmp_path):
+    one = begun(host, content=content, read=.8, shuffle=.5, fee=.01)
+    one.run(2, log=None)
+    two = begun(host, content=content, read=.8, shuffle=.5, fee=.01)
+    read_checkpoint(write_checkpoint(tmp_path, one), two)
+    for _ in range(2):
+        assert tables(one) == tables(two) and one.history[-1].society == two.history[-1].society
+    assert one.market.audit().balanced
+
+
+def test_damaged_posts_are_refused(host):
+    e, part = posted(host, [('o1', Q[0], 'abc')])
+    good = part.state()
+    for wrong in ({'posts': [['o1', 'f', 'q', 'a', 0]]}, {'posts': [['o1', 'string.sort', 5, 'a', 0]]},
+                  {'right': {'real': [1, -1], 'shuffled': [0, 0], 'none': [0, 0]}}, {'paid': [['o1', 'o2', 1.5]]}):
+        with pytest.raises(ValueError, match='restore the state from a copy'): part.restore(good | wrong)
+    part.restore(good)
+    assert part.state() == good
