@@ -23,7 +23,7 @@ ROOMS = {
     'organelles': ('05_organelles', 'the population of adapters, its learning rules, and scoring'),
     'assimilation': ('06_assimilation', 'merging of weights, sequential tests, gates, a child beside its parents'),
     'ecology': ('07_ecology', 'configuration, one generation, births and deaths, run folders, resume'),
-    'society': ('08_society', 'what plugs into the loop: archive, auctions, guard, ranks, hazards, messages'),
+    'society': ('08_society', 'what plugs into the loop: archive, auctions, ranks, messages, colonies, …'),
     'evaluation': ('09_evaluation', 'measuring without touching, routing, answers, export, calibration'),
     'analysis': ('10_analysis', 'tables, charts, report, dashboard, animation, comparison'),
     'lab': ('11_lab', 'the JupyterLab panels and the runner behind them'),

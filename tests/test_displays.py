@@ -67,6 +67,8 @@ SHOWN = {
         norms=lambda: row('o1', **NUMBERS)),
     'society.archive.Archive': lambda: Found(config=Found(measures=['niche', 'rank']), sleepers={'o1': Found(
         id=EVIL, updates=1, quality=1., used=1, cell=(0, 0))}),
+    'society.colony.Colonies': lambda: Found(count=1, colonies=[Found(
+        id='c1', family=EVIL, members=[EVIL], promoted=False, differences=[])]),
     'tasks.curriculum.Curriculum': lambda: Found(cells=[], lp_mix=0., table=lambda: row(**NUMBERS, cell=EVIL)),
 }
 # Numbers and words of our own, or shown with evil texts in the tests of its room.

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from ..organelles.population import Organelle
+from ..tasks.family import Task
 from ..utils.registry import Parts, fingerprint
 
 # %% ../../nbs/07_ecology/03_parts.ipynb #prt00007
@@ -52,6 +53,10 @@ class Part:
 
     def serving(self) -> object | None: # a `Serving`
         "What decides in place of the market who answers, and how answers are settled, if this part does"
+
+    def choose(self, tasks: Sequence[Task], who: Sequence[str], places: Sequence[int]) -> Sequence[str]:
+        "Who answers the questions of a round: those that the market chose, or others in their place"
+        return who
 
     def prompts(self, families: Sequence[str], who: Sequence[str], places: Sequence[int], prompts: list) -> list:
         "How questions are put to those that will answer them: as they are, or with something in front"
@@ -94,7 +99,8 @@ SOCIETY = Parts('part of society', {}, '`register_part`')
 # Loaded when they are named: what a part needs, a run without it does not load.
 _LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora.society.allocation:Allocation',
             'guard': 'evolora.society.guard:Guard', 'morphogenesis': 'evolora.society.morphogenesis:Morphogenesis',
-            'hazard': 'evolora.society.hazard:Hazard', 'channel': 'evolora.society.channel:Channel'}
+            'hazard': 'evolora.society.hazard:Hazard', 'channel': 'evolora.society.channel:Channel',
+            'colony': 'evolora.society.colony:Colonies'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name
     "Make a part known by a name; ValueError for a name that is taken, or for what is no part"
@@ -143,6 +149,10 @@ class Society:
         if len(found) > 1: raise ValueError(f"expected one part that decides who answers, got {' and '.join(found)}; "
                                             "leave the others out")
         return next(iter(found.values()), None)
+
+    def choose(self, tasks: Sequence[Task], who: Sequence[str], places: Sequence[int]) -> Sequence[str]:
+        for part in self.parts.values(): who = part.choose(tasks, who, places)
+        return who
 
     def prompts(self, families: Sequence[str], who: Sequence[str], places: Sequence[int], prompts: list) -> list:
         for part in self.parts.values(): prompts = part.prompts(families, who, places, prompts)

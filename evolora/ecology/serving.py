@@ -247,7 +247,8 @@ def rounds(self: Serving, applied, n: int | None = None) -> tuple[Service, pd.Da
 def _round(self: Serving, service: Service, questions: list, tasks: list[Task], start: int, rng) -> Bill:
     "A few questions are answered, graded and settled; the bill of scoring"
     e, copies = self.ecology, range(self.ecology.config.curriculum.copies)
-    who = [self.choose(task, start + i, rng) for i, task in enumerate(tasks)]
+    who = e.society.choose(tasks, [self.choose(task, start + i, rng) for i, task in enumerate(tasks)],
+                           range(start, start + len(tasks)))
     plan = pd.DataFrame([(id, *question, copy) for id, question in zip(who, questions) for copy in copies],
                         columns=_PLAN)
     each, places = [t for t in tasks for _ in copies], [start + i for i in range(len(tasks)) for _ in copies]

@@ -1,4 +1,4 @@
-"""what plugs into the loop: archive, auctions, guard, ranks, hazards, messages"""
+"""what plugs into the loop: archive, auctions, ranks, messages, colonies, …"""
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

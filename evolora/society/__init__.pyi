@@ -1,6 +1,7 @@
 from . import allocation as allocation
 from . import archive as archive
 from . import channel as channel
+from . import colony as colony
 from . import guard as guard
 from . import hazard as hazard
 from . import morphogenesis as morphogenesis
@@ -25,4 +26,8 @@ from .hazard import (
 from .channel import (
     Channel as Channel, ChannelConfig as ChannelConfig, Post as Post, Read as Read, nearest as nearest,
     shuffled as shuffled, similar as similar, trigrams as trigrams,
+)
+from .colony import (
+    Colonies as Colonies, Colony as Colony, ColonyConfig as ColonyConfig, Probe as Probe,
+    held_likely as held_likely, picked as picked, team_exam as team_exam, voted as voted,
 )
