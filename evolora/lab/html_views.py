@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['shown', 'table_html', 'add_up', 'Kept', 'kept_of', 'kept_now', 'View', 'look', 'look_at', 'ancestry', 'why',
-           'organelle_html', 'leaders', 'events_html', 'population_html', 'ends_of_turns', 'gates_html', 'answers_html']
+           'organelle_html', 'leaders', 'events_html', 'population_html', 'ends_of_turns', 'gates_html', 'society_html',
+           'answers_html']
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #39ff3429
 import html
@@ -70,13 +71,15 @@ class Kept:
         self.stakes: list[dict] = []                # generation, organelle, stakes
         self.evolution: list[dict] = []             # rows of the table
         self.events, self.tests = deque(maxlen=40), deque(maxlen=40)    # births and deaths; tested children
+        self.society = deque(maxlen=400)            # rows of the table
 
     def add(self, tables: Mapping[str, Sequence[dict]], episodes: pd.DataFrame, world: World | None) -> None:
-        "Another generation, or several: rows of lineage, ledger, gates and evolution, and their episodes"
+        "Another generation, or several: rows of lineage, ledger, gates, evolution and society, and their episodes"
         self.births |= {row['organelle']: row for row in tables['lineage'] if row['event'] == 'birth'}
         self.events += tables['lineage']
         self.tests += _tests(tables['gates'])
         self.evolution += tables['evolution']
+        self.society += tables['society']
         add_up(self.books, tables['ledger'])
         each = episodes.groupby('organelle')['success'].agg(['sum', 'size']) if len(episodes) else pd.DataFrame()
         for id, right, n in each.itertuples():
@@ -99,7 +102,7 @@ class Kept:
         "Keep the books of the living only"
         self.books, self.lived = ({id: own[id] for id in alive if id in own} for own in (self.books, self.lived))
 
-_KEPT = 'lineage', 'ledger', 'gates', 'evolution'
+_KEPT = 'lineage', 'ledger', 'gates', 'evolution', 'society'
 
 def kept_of(data: RunData) -> Kept:
     "What there is to keep of the tables of a run"
@@ -138,6 +141,7 @@ class View:
     events: Sequence[dict] = ()     # the latest births and deaths, rows of the table `lineage`
     tests: Sequence[dict] = ()      # the latest children that were tested, rows of the table `gates`
     evolution: Sequence[dict] = ()  # rows of the table `evolution`
+    society: Sequence[dict] = ()    # the latest rows of the table `society`, the latest first
 
     @property
     def generation(self) -> int:
@@ -151,7 +155,7 @@ def _seen_in(kept: Kept) -> dict:
     return dict(books={id: dict(own) for id, own in kept.books.items()}, since=kept.since,
                 known=None if kept.counts is None else world_rates(kept.counts),
                 stakes=pd.DataFrame(kept.stakes) if kept.stakes else NO_STAKES, events=[*kept.events][::-1],
-                tests=[*kept.tests][::-1], evolution=[*kept.evolution])
+                tests=[*kept.tests][::-1], evolution=[*kept.evolution], society=[*kept.society][::-1])
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #f479c289
 def _leads(beliefs: pd.DataFrame, most: int = 3) -> pd.Series:
@@ -327,6 +331,24 @@ def gates_html(view: View) -> str:
             f'<h4>Where merges ended so far</h4>{table_html(ends_of_turns(view.rows))}'
             f'<h4>Children that were tested</h4>'
             f"{table_html(tested.set_index('generation') if len(tested) else tested, empty='none yet')}")
+
+# %% ../../nbs/11_lab/03_html_views.ipynb #htv00071
+def _done(row: dict) -> dict:
+    "What a part of society did, as a row of a page"
+    # A folder may be anybody's: what should be a number may be a text.
+    digits = lambda x: f'{x:.4g}' if isinstance(x, (int, float)) else f'{x}'
+    numbers = ', '.join(f'{name} {digits(x)}' for name, x in (row['numbers'] or {}).items())
+    return {'generation': row['generation'], 'what': row['event'], 'who': row['organelle'],
+            'with': ', '.join(row['others'] or ()), 'numbers': numbers}
+
+def society_html(view: View, most: int = 20) -> str: # rows of each part
+    "What each part of society did of late"
+    parts = dict.fromkeys(row['part'] for row in view.society)
+    if not parts: return ('<p class="quiet">No part of society has done anything here. A part is switched on by its name '
+                          'in the configuration, below <code>society:</code>.</p>')
+    table = lambda part: pd.DataFrame([_done(row) for row in view.society if row['part'] == part][:most])
+    return ''.join(f"<h4>{shown(part)}</h4>{table_html(table(part).set_index('generation'))}"
+                   for part in sorted(parts))
 
 # %% ../../nbs/11_lab/03_html_views.ipynb #dc4c8b1b
 def answers_html(answers: pd.DataFrame, how: str = '') -> str: # of `Beside`: a row for each, and how it was asked

@@ -15,7 +15,8 @@ from fastcore.basics import patch
 from ..ecology.knobs import KNOBS, Knob
 from ..ecology.record import row_text
 from .live_charts import live_spec, output
-from .html_views import View, gates_html, organelle_html, population_html, shown, table_html
+from .html_views import (View, gates_html, organelle_html, population_html, shown, society_html,
+                                    table_html)
 from ..utils.terminal import visible
 
 # %% ../../nbs/11_lab/04_widgets.ipynb #f59eea9f
@@ -118,13 +119,14 @@ class Panel(W.VBox):
 # %% ../../nbs/11_lab/04_widgets.ipynb #cb994666
 def _page(*children: W.Widget) -> W.VBox: return W.VBox(children, layout=W.Layout(padding='6px 2px', overflow='hidden'))
 
-TABS = ('Live', 'Population', 'Organelle', 'Similarity', 'Gates', 'Knobs', 'Log')
+TABS = ('Live', 'Population', 'Organelle', 'Similarity', 'Gates', 'Society', 'Knobs', 'Log')
 
 @patch
 def _pages(self: Panel) -> None:
     "One page for each question"
     self.charts, self.weights, self.similarity = W.Output(), W.Output(), W.Output()
-    self.population_page, self.organelle_page, self.gates_page, self.log_page = (W.HTML() for _ in range(4))
+    self.population_page, self.organelle_page, self.gates_page, self.society_page, self.log_page = (
+        W.HTML() for _ in range(5))
     self.answers, self.feedback_text, self.waiting = (W.HTML() for _ in range(3))
     self.who = W.Dropdown(description='organelle', options=[], style={'description_width': '64px'},
                           tooltip='lab.select(id)', layout=W.Layout(width='210px'))
@@ -142,7 +144,7 @@ def _pages(self: Panel) -> None:
                                                    'lab.change_world()', icon='globe', width='160px')
     pages = [_page(self.charts), _page(self.population_page),
              _page(self.who, asking, self.organelle_page, self.weights), _page(self.similarity),
-             _page(self.gates_page),
+             _page(self.gates_page), _page(self.society_page),
              _page(knob_rows(self.knobs), self.world_button, self.waiting),
              _page(self.log_page)]
     self.tabs = W.Tab(pages, titles=TABS, layout=W.Layout(margin='6px 0 0'))
@@ -175,6 +177,7 @@ def show_page(self: Panel, view: View) -> None:
         output(live_spec(view.rows, view.world, view.stakes, view.evolution)),) if view.rows else ()
     if self.page == 'Population': self.population_page.value = population_html(view)
     if self.page == 'Gates': self.gates_page.value = gates_html(view)
+    if self.page == 'Society': self.society_page.value = society_html(view)
     if self.page == 'Organelle': self.organelle_page.value = (
         organelle_html(view, self.who.value) if self.who.value else table_html(view.alive))
     if self.page == 'Log': self.log_page.value = (
@@ -184,7 +187,7 @@ def show_page(self: Panel, view: View) -> None:
 def clear(self: Panel) -> None:
     "Empty every page, and all texts above them"
     for text in (self.head, self.ticker, self.error, self.population_page, self.organelle_page, self.gates_page,
-                 self.log_page, self.answers, self.feedback_text, self.waiting): text.value = ''
+                 self.society_page, self.log_page, self.answers, self.feedback_text, self.waiting): text.value = ''
     for drawn in (self.charts, self.weights, self.similarity): drawn.outputs = ()
     self.listing, self.who.options = True, []
     self.listing = False

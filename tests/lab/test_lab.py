@@ -34,7 +34,7 @@ from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.families import Cell
 from evolora.lab.html_views import (View, answers_html, gates_html, kept_of, look, look_at, organelle_html,
-                                    population_html, shown, table_html)
+                                    population_html, shown, society_html, table_html)
 from evolora.lab.widgets import TABS, error_html
 
 LONG = 300      # seconds; nothing takes that long, but a busy machine shall not fail a test
@@ -871,11 +871,14 @@ def test_hostile_text_does_nothing(ecology, text):
                 beliefs=view.beliefs.rename(index=lambda _: text, columns={one: text}),
                 events=[dict(view.events[0], organelle=text, operator=text, parents=[text], reason=text)],
                 tests=[dict(generation=0, organelle=text, partners=[text], gate=text,
-                            numbers={'e': text, 'best': text})])
+                            numbers={'e': text, 'best': text})],
+                society=[dict(generation=0, part=text, event=text, organelle=text, others=[text],
+                              numbers={text: text, 'n': 1e300})])
     lab = rest(Lab(ecology))
     lab.draw(evil)
     lab.fail(ValueError(text))
-    pages = [organelle_html(evil, text), gates_html(evil), population_html(evil), shown(text), lab.snapshot_html(),
+    pages = [organelle_html(evil, text), gates_html(evil), population_html(evil), society_html(evil), shown(text),
+             lab.snapshot_html(),
              answers_html(pd.DataFrame({'text': [text], 'tokens': [1], f'to {text}': [-1.]}, index=[text])),
              lab.error.value, lab.head.value]
     for page in pages:
@@ -1047,3 +1050,10 @@ def test_the_card_counts_what_an_organelle_did_in_each_world(changing):
     answered = {e['organelle'] for e in changing.history[-1].episodes}
     for id, row in lab.view.alive.iterrows():
         assert (row['state'] == 'dormant') == (changing.market.balance(id) < .2 and id not in answered)
+
+
+def test_what_parts_of_society_do_has_a_page(host, config):
+    lab = rest(Lab(Ecology(host, changed_config(config, {'society': {'channel': {'read': 1.}, 'guard': {}}}))))
+    assert 'switched on by its name' in opened(lab, 'Society').society_page.value
+    page = opened(stepped(lab, 3), 'Society').society_page.value
+    assert '>channel<' in page and '>guard<' in page and 'messages' in page and 'moved' in page
