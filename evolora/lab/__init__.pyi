@@ -17,7 +17,8 @@ from .html_views import (
     Kept as Kept, View as View, add_up as add_up, ancestry as ancestry, answers_html as answers_html,
     ends_of_turns as ends_of_turns, events_html as events_html, gates_html as gates_html, kept_now as kept_now,
     kept_of as kept_of, leaders as leaders, look as look, look_at as look_at, organelle_html as organelle_html,
-    population_html as population_html, shown as shown, table_html as table_html, why as why,
+    population_html as population_html, shown as shown, society_html as society_html, table_html as table_html,
+    why as why,
 )
 from .widgets import (
     Panel as Panel, STYLE as STYLE, TABS as TABS, button as button, error_html as error_html,

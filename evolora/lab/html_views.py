@@ -344,8 +344,8 @@ def _done(row: dict) -> dict:
 def society_html(view: View, most: int = 20) -> str: # rows of each part
     "What each part of society did of late"
     parts = dict.fromkeys(row['part'] for row in view.society)
-    if not parts: return ('<p class="quiet">No part of society has done anything here. A part is switched on by its name '
-                          'in the configuration, below <code>society:</code>.</p>')
+    if not parts: return ('<p class="quiet">No part of society has done anything here. A part is switched on by its '
+                          'name in the configuration, below <code>society:</code>.</p>')
     table = lambda part: pd.DataFrame([_done(row) for row in view.society if row['part'] == part][:most])
     return ''.join(f"<h4>{shown(part)}</h4>{table_html(table(part).set_index('generation'))}"
                    for part in sorted(parts))
