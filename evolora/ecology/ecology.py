@@ -236,7 +236,8 @@ def _learn(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answer
 def _merge(self: Ecology, service: Service, learned: pd.DataFrame) -> list[Decision]:
     "Perhaps a child that is as good as those who led the families of both takes over from them"
     paid, now = fsum(service.episodes['gflops']), self.generation
-    leaders = {f: id for f in self.market.families if not self.population.is_noop(id := self.market.leader(f))}
+    leaders = {f: id for f in self.market.families if not self.population.is_noop(id := self.market.leader(f))
+               and self.society.allows('merge', id)}
     found = self.merging.step(leaders, self.serving.met.rows, now, spent=paid + fsum(learned.gflops),
                               answer=service.alone / len(service.tasks), rng=self.rng, how=self.serving.how)
     if not found.child: return whole_turn(found.decisions)

@@ -73,6 +73,10 @@ class Part:
         "All questions of a generation are settled; organelles may come and go, before there are children"
         return Bill()
 
+    def allows(self, what: str, organelle: str) -> bool:
+        "Whether an organelle may `read` a message, or `merge`, as far as this part is concerned"
+        return True
+
     def leaves(self, one: Organelle) -> None:
         "An organelle leaves; its weights can still be read"
 
@@ -100,7 +104,7 @@ SOCIETY = Parts('part of society', {}, '`register_part`')
 _LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora.society.allocation:Allocation',
             'guard': 'evolora.society.guard:Guard', 'morphogenesis': 'evolora.society.morphogenesis:Morphogenesis',
             'hazard': 'evolora.society.hazard:Hazard', 'channel': 'evolora.society.channel:Channel',
-            'colony': 'evolora.society.colony:Colonies'}
+            'colony': 'evolora.society.colony:Colonies', 'policy': 'evolora.society.policy:Policies'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name
     "Make a part known by a name; ValueError for a name that is taken, or for what is no part"
@@ -165,6 +169,9 @@ class Society:
         return sum((part.settled(answers, prices) for part in self.parts.values()), Bill())
 
     def renew(self) -> Bill: return sum((part.renew() for part in self.parts.values()), Bill())
+
+    def allows(self, what: str, organelle: str) -> bool:
+        return all(part.allows(what, organelle) for part in self.parts.values())
 
     def leaves(self, one: Organelle) -> None:
         for part in self.parts.values(): part.leaves(one)

@@ -5,6 +5,7 @@ from . import colony as colony
 from . import guard as guard
 from . import hazard as hazard
 from . import morphogenesis as morphogenesis
+from . import policy as policy
 from .archive import (
     Archive as Archive, ArchiveConfig as ArchiveConfig, Asked as Asked, MEASURES as MEASURES, Played as Played,
     Sleeper as Sleeper, cells_of as cells_of, largest as largest, measured as measured,
@@ -30,4 +31,8 @@ from .channel import (
 from .colony import (
     Colonies as Colonies, Colony as Colony, ColonyConfig as ColonyConfig, Probe as Probe,
     held_likely as held_likely, picked as picked, team_exam as team_exam, voted as voted,
+)
+from .policy import (
+    Policies as Policies, Policy as Policy, PolicyConfig as PolicyConfig, QUESTION as QUESTION,
+    constrained as constrained, fields_of as fields_of, parsed as parsed,
 )

@@ -94,7 +94,8 @@ class Channel(Part):
             if place in made: continue                  # copies of an answer read the same
             turns, rng = (prompt,) if isinstance(prompt, str) else tuple(prompt), self.rng(f'read {place}')
             made[place] = prompt
-            if rng.random() >= c.read or self.ecology.market.belief(family).get(reader, 0.) < c.fee: continue
+            if rng.random() >= c.read or self.ecology.market.belief(family).get(reader, 0.) < c.fee \
+                    or not self.ecology.society.allows('read', reader): continue
             found = self._found(family, reader, turns[-1], rng)
             if not found or not self._room(longer := (found[0].question, found[0].answer, *turns)): continue
             made[place], self.reads[place] = longer, Read(reader, found[0].author, family, found[1])
