@@ -7,6 +7,7 @@ from . import merge_ablation as merge_ablation
 from . import merge_audit as merge_audit
 from . import real as real
 from . import reopened as reopened
+from . import screening as screening
 from . import selection as selection
 from . import selection_arms as selection_arms
 from . import speed as speed

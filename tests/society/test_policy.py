@@ -36,7 +36,8 @@ def task(family='string.sort'): return type('Task', (), {'family': family})()
 # --- writing
 
 @pytest.mark.parametrize('bad', ['', 'null', '[]', '{}', text() + '\n{}', text(pref='math'), text(budget=.3),
-                                 text(budget=True), text(budget=[1]), text(comms={}), '{' * 1000, 'x' * 10**6, text().replace('"', "'"),
+                                 text(budget=True), text(budget=[1]), text(comms={}), '{' * 1000, 'x' * 10**6,
+                                 text().replace('"', "'"),
                                  text()[:-1] + ', "cell_pref": 1}', 'NaN', text(budget=float('nan'))])
 def test_what_is_no_policy_does_not_parse(bad): assert parsed(bad, FAMILIES) is None
 
