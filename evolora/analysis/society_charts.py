@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .tables import RunData
-from .theme import BLUE, GREY, PALE, in_world, nothing, over_time
+from .theme import BLUE, GREY, PALE, binned, in_world, nothing, over_time, rounded, step_for
 from ..utils.statistics import wilson
 
 # %% ../../nbs/10_analysis/04_society_charts.ipynb #sch00007
@@ -100,14 +100,15 @@ def chart_archive(data: RunData) -> alt.Chart:
                     f"{best.loc[best['quality'].idxmax(), 'organelle']}")
 
 # %% ../../nbs/10_analysis/04_society_charts.ipynb #sch00021
-def sold(data: RunData) -> pd.DataFrame:
-    "What questions were sold for: a row a generation, with means over questions"
+def sold(data: RunData, step: int = 1) -> pd.DataFrame:
+    "What questions were sold for: a row for so many generations, with means over questions"
     rows = data.society[data.society['event'] == 'sold']
     numbers = ['questions', 'bid', 'price']
     table = pd.DataFrame([{'generation': g, 'organelle': who} | {k: x.get(k, np.nan) for k in numbers}
                           for g, who, x in zip(rows['generation'], rows['organelle'], rows['numbers'])],
                          columns=['generation', 'organelle', *numbers]).dropna()
     for name in ('bid', 'price'): table[name] *= table['questions']
+    table['generation'] = binned(data, table['generation'], step)
     total = table.groupby('generation')[numbers].sum()
     return total.assign(bid=total['bid'] / total['questions'], price=total['price'] / total['questions'],
                         buyers=table.groupby('generation')['organelle'].nunique()).reset_index()
@@ -115,15 +116,17 @@ def sold(data: RunData) -> pd.DataFrame:
 @in_world
 def chart_prices(data: RunData) -> alt.LayerChart | alt.Chart:
     "Mean bid of those that bought, and mean price, of a question of each generation"
-    title, table = 'Bids and prices', sold(data)
+    step = step_for(data, 250)
+    title, table = 'Bids and prices', sold(data, step)
     if not len(table): return nothing(title, 'no question was sold in this run')
-    long = table.melt(['generation', 'questions', 'buyers'], ['bid', 'price'], 'of', 'worth')
+    long = rounded(table.melt(['generation', 'questions', 'buyers'], ['bid', 'price'], 'of', 'worth'))
     lines = alt.Chart(long).mark_line(point=len(table) == 1).encode(
-        x=over_time(data, 'generation'), y=alt.Y('worth:Q', title='part of all stakes'),
+        x=over_time(data, 'generation'), y=alt.Y('worth:Q', title='share of all stakes'),
         color=alt.Color('of:N', title=None, scale=alt.Scale(domain=['bid', 'price'], range=[BLUE, GREY])),
         tooltip=['generation:Q', 'of:N', alt.Tooltip('worth:Q', format='.3f'), 'questions:Q', 'buyers:Q'])
     return alt.layer(lines).properties(
-        title=alt.Title(title, subtitle='what the winner of a question bid, and what it paid: the second highest bid'),
+        title=alt.Title(title, subtitle='what the winner of a question bid, and what it paid: the second highest bid'
+                        + (f'; means of {step} generations' if step > 1 else '')),
         description=f"{int(table['questions'].sum())} questions were sold, for {table['price'].mean():.3f} of all "
                     f"stakes on average, where {table['bid'].mean():.3f} was bid")
 

@@ -164,7 +164,7 @@ def in_world(draw: Callable) -> Callable:
 
 # %% ../../nbs/10_analysis/02_theme.ipynb #1bfd6481
 # What is its own unit.
-_UNITS = {'answers', 'cosine', 'episodes', 'generation', 'generations', 'gflops', 'merges', 'nats',
+_UNITS = {'answers', 'cosine', 'episodes', 'generation', 'generations', 'gflops', 'merges', 'messages', 'nats',
           'organelles', 'pairs', 'probability', 'rounds', 'runs', 'seconds', 'seeds', 'share', 'steps', 'tokens',
           'turns', 'weights'}
 
