@@ -6,6 +6,7 @@
 __all__ = ['Book', 'MarketConfig', 'foremost', 'Market', 'likelihood_of', 'Audit']
 
 # %% ../../nbs/02_economy/02_market.ipynb #mar00003
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -85,7 +86,8 @@ def bet(self: Book, likelihood: dict[str, float], part: float = 1.) -> float:
     likelihood = {who: nonnegative('likelihood', x, high=1 + 1e-9).item() for who, x in likelihood.items()}
     held = fsum(self._known(who) for who in likelihood)
     mean = fsum(self.stakes[who] * x for who, x in likelihood.items()) / held if held else 0.
-    if mean <= 0: return 0.                             # none of them thought it possible: nothing is learned
+    # None of them thought it possible, or so little that a quotient overflows: nothing is learned.
+    if mean < sys.float_info.min: return 0.
     factor = {who: (1 - part) + part * x / mean for who, x in likelihood.items()}
     self._set({who: w * factor.get(who, 1.) for who, w in self.stakes.items()}, 'bet')
     self.bets += 1

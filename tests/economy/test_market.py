@@ -66,6 +66,12 @@ def test_money_is_conserved_whatever_happens(data):
     assert abs(fsum(market.belief('sort').values()) - 1) <= 1e-9
 
 
+def test_an_answer_that_only_who_holds_nothing_thought_possible_moves_nothing():
+    book = Book()
+    for who in ('rich', 'broke'): book.enter(who, 0.)
+    assert book.bet({'rich': 2e-311, 'broke': 1.}) == 0. and book.stakes == {'rich': 1., 'broke': 0.}
+
+
 def test_belief_weighs_books_by_their_trust():
     market = Market(MarketConfig(even=0.), ('sort', 'count'))
     for who in ('o1', 'o2'): market.enter(who)
