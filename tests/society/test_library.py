@@ -1,4 +1,4 @@
-"""What holds for every part of the library: it loads when it is named, writes knobs that it reads, and decides results."""
+"""What holds for every part of the library: knobs that are explained, results that it decides, a life that goes on."""
 import json
 
 import pytest
