@@ -59,7 +59,7 @@ class Read(NamedTuple):
     family: str
     kind: str           # real or shuffled
 
-_KINDS = 'real', 'shuffled', 'none'
+_KINDS = 'real', 'shuffled', 'none', 'unserved'
 
 class Channel(Part):
     "Worked examples from one organelle to another, for a fee; the part `channel` of society"
@@ -69,6 +69,7 @@ class Channel(Part):
         super().__init__(ecology, config)
         self.posts: dict[str, list[Post]] = {}          # by family, the oldest first
         self.reads: dict[int, Read] = {}                # by the place of a question of this round
+        self.kinds: dict[int, str] = {}                 # likewise: what came with it
         self.paid: Counter = Counter()                  # (reader, author): messages of this generation
         self.right = {kind: [0, 0] for kind in _KINDS}      # questions of this generation, and those answered right
 
@@ -78,33 +79,43 @@ class Channel(Part):
         room = getattr(e.host.config.get_text_config(), 'max_position_embeddings', 2**31) - e.config.max_new_tokens
         return len(e.host.encode([prompt])[0]) <= room
 
-    def _found(self, family: str, reader: str, question: str, rng) -> tuple[Post, str] | None:
-        "The post that a reader gets, and of which kind it is; None if there is none for it"
+    def _found(self, family: str, reader: str, question: str, draw: float) -> tuple[Post, Post] | None:
+        "The post that a reader could get, as it is and shuffled; None if there are not both"
         posts = [p for p in self.posts.get(family, []) if p.question != question]
         places = [i for i, p in enumerate(posts) if self.config.content == 'cache' or p.author != reader]
         if not places: return None
         i = places[-1] if self.config.content == 'board' else nearest([p.question for p in posts], question)
-        if rng.random() >= self.config.shuffle: return posts[i], 'real'
-        other = shuffled(posts, i, rng.random())
-        return (other, 'shuffled') if other else None
+        other = shuffled(posts, i, draw)
+        return (posts[i], other) if other else None
+
+    def _offered(self, family: str, reader: str, turns: tuple[str, ...], draw: float) -> tuple[Post, Post] | None:
+        "The same, if the reader may read, can pay, and both leave room for an answer"
+        e, fee = self.ecology, self.config.fee
+        if not e.society.allows('read', reader) or e.market.belief(family).get(reader, 0.) < fee: return None
+        found = self._found(family, reader, turns[-1], draw)
+        return found if found and all(self._room((p.question, p.answer, *turns)) for p in found) else None
 
     def prompts(self, families: Sequence[str], who: Sequence[str], places: Sequence[int], prompts: list) -> list:
-        self.reads, made, c = {}, {}, self.config
+        self.reads, self.kinds, made, c = {}, {}, {}, self.config
         for family, reader, place, prompt in zip(families, who, places, prompts):
             if place in made: continue                  # copies of an answer read the same
-            turns, rng = (prompt,) if isinstance(prompt, str) else tuple(prompt), self.rng(f'read {place}')
-            made[place] = prompt
-            if rng.random() >= c.read or self.ecology.market.belief(family).get(reader, 0.) < c.fee \
-                    or not self.ecology.society.allows('read', reader): continue
-            found = self._found(family, reader, turns[-1], rng)
-            if not found or not self._room(longer := (found[0].question, found[0].answer, *turns)): continue
-            made[place], self.reads[place] = longer, Read(reader, found[0].author, family, found[1])
+            turns = (prompt,) if isinstance(prompt, str) else tuple(prompt)
+            reads, shuffles, other = self.rng(f'read {place}').random(3).tolist()
+            # First whether there is a message, then the lots: so what was read differs by chance alone.
+            found, made[place] = self._offered(family, reader, turns, other), prompt
+            kind = ('unserved' if not found else 'none' if reads >= c.read else
+                    'shuffled' if shuffles < c.shuffle else 'real')
+            self.kinds[place] = kind
+            if kind in ('unserved', 'none'): continue
+            post = found[kind == 'shuffled']
+            made[place] = post.question, post.answer, *turns
+            self.reads[place] = Read(reader, post.author, family, kind)
         return [made[place] for place in places]
 
     def observe(self, answers: Sequence[Graded]) -> None:
         "Grades are counted by what was read, and right answers are posted"
         for a in answers:
-            count = self.right[self.reads[a.place].kind if a.place in self.reads else 'none']
+            count = self.right[self.kinds.get(a.place, 'unserved')]
             count[0], count[1] = count[0] + 1, count[1] + a.right
             question = a.prompt if isinstance(a.prompt, str) else a.prompt[-1]
             known = self.posts.setdefault(a.family, [])
@@ -117,7 +128,7 @@ class Channel(Part):
         for read in self.reads.values():
             self.paid[read.reader, read.author] += 1
             self.ecology.market.trade(lambda shares: self._fee(shares, read), read.family)
-        self.reads = {}
+        self.reads, self.kinds = {}, {}
         return Bill()
 
     def _fee(self, shares: dict[str, float], read: Read) -> dict[str, float]:
@@ -165,4 +176,4 @@ def restore(self: Channel, state: dict) -> None:
     right = {kind: [_count(x) for x in state['right'][kind]] for kind in _KINDS}
     paid = Counter({(str(reader), str(author)): _count(n) for reader, author, n in state['paid']})
     self.posts = {f: [p for p in posts if p.family == f] for f in dict.fromkeys(p.family for p in posts)}
-    self.paid, self.right, self.reads = paid, right, {}
+    self.paid, self.right, self.reads, self.kinds = paid, right, {}, {}

@@ -81,6 +81,16 @@ def test_how_many_get_messages_and_how_many_of_them_are_shuffled_is_drawn_by_lot
     assert len(kinds) == pytest.approx(300, abs=45) and kinds.count('shuffled') == pytest.approx(75, abs=30)
 
 
+def test_a_question_without_a_message_counts_as_one_only_if_there_could_have_been_one(host):
+    e, part = posted(host, [('o1', Q[0], 'abc')])
+    put(part, 'o2')
+    assert part.kinds == {0: 'unserved'}, 'one post cannot be shuffled'
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')])
+    part.config = part.config.model_copy(update={'read': 0.})
+    put(part, 'o2')
+    assert part.kinds == {0: 'none'} and not part.reads
+
+
 def test_who_cannot_pay_gets_nothing(host, monkeypatch):
     e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=0., fee=.05)
     monkeypatch.setattr(e.market, 'belief', lambda family: {'o2': .04, 'o4': .5})
@@ -114,7 +124,7 @@ def test_right_answers_are_posted_once_and_counted_by_what_was_read(host):
     prompt, = put(part, 'o2')
     part.observe([Graded('string.sort', prompt, [1], True, 'o2', .5, 'ghi', place=0),
                   Graded('string.sort', 'Sort the letters: zyx', [1], False, 'o2', .5, 'zzz', place=1)])
-    assert part.right == {'real': [1, 1], 'shuffled': [0, 0], 'none': [1, 0]}
+    assert part.right == {'real': [1, 1], 'shuffled': [0, 0], 'none': [0, 0], 'unserved': [1, 0]}
     assert part.posts['string.sort'][2:] == [Post('o2', 'string.sort', Q[2], 'ghi', 0)]
     part.observe([Graded('string.sort', Q[2], [1], True, 'o4', .5, 'ghi', place=2)])
     assert len(part.posts['string.sort']) == 3
@@ -161,7 +171,8 @@ def test_damaged_posts_are_refused(host):
     e, part = posted(host, [('o1', Q[0], 'abc')])
     good = part.state()
     for wrong in ({'posts': [['o1', 'f', 'q', 'a', 0]]}, {'posts': [['o1', 'string.sort', 5, 'a', 0]]},
-                  {'right': {'real': [1, -1], 'shuffled': [0, 0], 'none': [0, 0]}}, {'paid': [['o1', 'o2', 1.5]]}):
+                  {'right': {k: [1, -1] for k in ('real', 'shuffled', 'none', 'unserved')}},
+                  {'paid': [['o1', 'o2', 1.5]]}):
         with pytest.raises(ValueError, match='restore the state from a copy'): part.restore(good | wrong)
     part.restore(good)
     assert part.state() == good
