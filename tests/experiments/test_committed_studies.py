@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_kinds', 'worlds_memory',
-             'worlds_parts', 'worlds_seats', 'worlds_static')
+             'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
@@ -68,6 +68,14 @@ def test_readme_has_the_lead_in_worlds_of_three_kinds(world, rival):
     leads = {one: [100 * x for x in own.lead('ecology', one, ('id',))] for one in ('one', 'reset', 'context')}
     assert min(leads, key=lambda one: leads[one][0]) == rival, 'the best rival is the one that is named'
     assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*leads[rival]).replace('-', '−') in README.replace(' points [', ' [')
+
+
+def test_readme_names_the_nearest_of_the_further_rivals(results):
+    leads = {one: [100 * x for x in results['worlds_rivals'].lead('ecology', one, ('id',))] for one in (
+        'gains', 'reptile', 'changepoint', 'bandit_frozen', 'thompson_pooled', 'reset')}
+    assert min(leads, key=lambda one: leads[one][0]) == 'changepoint'
+    said = '{:+.1f} points [{:+.1f}, {:+.1f}]'.format(*leads['changepoint']).replace('-', '−')
+    assert f'the ecology is ahead of it by {said}' in README
 
 
 @pytest.mark.parametrize('condition', ('frozen', 'random_search', 'ecology', 'single', 'sft'))
