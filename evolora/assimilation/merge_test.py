@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from .examiner import Examiner, fresh
 from .gates import GATES, Decision, judge, measured
-from .merging import merge
+from .merging import consensus, merge
 from .sequential import ELond, betting
 from ..host.adapters import Factors
 from ..organelles.population import Population
@@ -236,6 +236,16 @@ def _test(self: Merging, child: Candidate, leaders: Mapping[str, str], generatio
     self.levels.close(gate, numbers['e'])
     last = judge('not_shown_equal', one, generation, partners=partners, **numbers)
     return Takeover([*decisions, last], child if last.passed else None, numbers | {'energy_kept': child.energy_kept})
+
+@patch
+def by_lot(self: Merging, found: Takeover, leaders: Mapping[str, str], rng: np.random.Generator) -> Takeover:
+    "The same takeover, if there is one, by a child of parents and of a weight that are drawn, whatever the test says"
+    if not found.child: return found
+    pairs, w = pairs_of(leaders), float(rng.choice(self.config.weights))
+    pair = pairs[int(rng.integers(len(pairs)))]
+    made = consensus(self.population, dict(zip(pair, (w, 1 - w))), rank=max(self.population[id].rank for id in pair))
+    return found._replace(child=Candidate(pair, w, made.factors, made.energy_kept, math.nan),
+                          numbers=found.numbers | {'energy_kept': made.energy_kept})
 
 # %% ../../nbs/06_assimilation/05_merge_test.ipynb #50498de3
 @dataclass

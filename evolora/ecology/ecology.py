@@ -240,13 +240,15 @@ def _merge(self: Ecology, service: Service, learned: pd.DataFrame) -> list[Decis
                and self.society.allows('merge', id)}
     found = self.merging.step(leaders, self.serving.met.rows, now, spent=paid + fsum(learned.gflops),
                               answer=service.alone / len(service.tasks), rng=self.rng, how=self.serving.how)
+    if self.config.variation.selection == 'lot': found = self.merging.by_lot(found, leaders, self.rng('merge by lot'))
     if not found.child: return whole_turn(found.decisions)
     parents = found.child.parents
     factors = {id: self.population.factors(id) for id in parents}
     child = self.demography.succeed(found.child.factors, parents, now)
     self.merges.append(Merge(now, child, parents, found.numbers, factors | {child: self.population.factors(child)}))
     last = found.decisions[-1]
-    return whole_turn([*found.decisions, event('took_over', last.organelle, now, partners=last.partners, child=child,
+    partners = [id for id in parents if id != last.organelle]
+    return whole_turn([*found.decisions, event('took_over', last.organelle, now, partners=partners, child=child,
                                                **found.numbers)])
 
 @patch

@@ -111,8 +111,8 @@ class VariationConfig(BaseModel):
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     every: int = Field(8, ge=0, description='generations from census to census, after which there are births; 0: never')
     offspring: int = Field(1, ge=0, description='children that are born then')
-    selection: str = Field('shared', pattern='^(shared|absence|lot)$', description='whether who bears and '
-                           'who leaves goes by shared success, by what would be lost without them, or by lot')
+    selection: str = Field('shared', pattern='^(shared|absence|lot)$', description='whether who bears, '
+                           'leaves and merges goes by shared success, by what would be lost without them, or by lot')
     sure: float = Field(.05, gt=0, le=1, description='p-value of no difference in worth, above which no organelle is '
                                                      'judged; 1: always judged')
     spread: float = Field(0., ge=0, le=2, description='decades over which the plasticity of founders and newcomers '

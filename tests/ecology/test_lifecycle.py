@@ -96,6 +96,29 @@ def story(records): return {t: [json.dumps(x) for x in rows(records, t)] for t i
 
 # --- a child takes over
 
+def test_by_lot_a_child_takes_over_at_the_same_time_whose_parents_are_drawn(host):
+    found = {}
+    for seed in range(10):
+        for way in ('shared', 'lot'):
+            e = led(host, seed=seed, cells=['string.sort:2', 'word.count:2', 'code.format:2'],
+                    variation={'selection': way})
+            for _ in range(3):
+                e.market.settle('code.format', {one: 1. if one == 'o1' else .1 for one in e.population.ids})
+            e.market.rows(0)
+            e.population.write('o1', {n: (A, 2 * B) for n, (A, B) in e.population.factors('o2').items()})
+            leads = [e.market.leader(f) for f in e.market.families]
+            assert len({*leads}) == 3 and not any(e.population.is_noop(id) for id in leads), leads
+            record = e.step()
+            found[way, seed] = [frozenset(m.parents) for m in record.merges]
+            assert e.market.audit().balanced
+            for merge, end in zip(record.merges, [d for d in record.decisions if d.gate == 'took_over'], strict=True):
+                assert {*end.parents} == {*merge.parents}
+                assert all(e.market.balance(p) == 0 for p in merge.parents)
+    merges = {way: [len(x) for (w, _), x in found.items() if w == way] for way in ('shared', 'lot')}
+    assert merges['shared'] == merges['lot'] and sum(merges['lot']) >= 5
+    assert len({pair for (way, _), pairs in found.items() if way == 'lot' for pair in pairs}) == 3
+
+
 def test_a_merged_child_lives_and_differs_from_its_parents(host):
     e = led(host)
     record = e.step()
