@@ -144,8 +144,8 @@ def records(*, generations=30, size=16, tries=6, seed=0):
                 generation=generation, part=part, event=event, organelle=organelle, others=list(others),
                 numbers=numbers))
             told('allocation', 'sold', worst[-1], ['math'], questions=8., bid=.05, price=.04)
-            told('channel', 'read', worst[-2], [worst[-1]], messages=3., paid=.003)
-            told('channel', 'messages', real=9., real_right=5., shuffled=3., shuffled_right=1., none=12., none_right=5.)
+            told('board', 'read', worst[-2], [worst[-1]], messages=3., paid=.003)
+            told('board', 'messages', real=9., real_right=5., shuffled=3., shuffled_right=1., none=12., none_right=5.)
         if size > 3 and generation % 5 == 4:
             decisions = attempt(generation, worst[-1], worst[-2], f'o{count + 1}', draws)
             if decisions[-1].gate == 'took_over':

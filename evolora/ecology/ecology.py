@@ -31,6 +31,7 @@ from .succession import Succession, Turnover
 from ..economy import prices as money
 from ..economy.market import Market
 from ..host.model import Generation as Answers, Host
+from ..organelles import handing
 from ..organelles.lessons import Lesson
 from ..organelles.population import Population
 from ..organelles.updates import Plasticity
@@ -190,9 +191,9 @@ def _play(self: Ecology, plan: pd.DataFrame, tasks: list[Task], prompts: list | 
 def _ask(self: Ecology, population: Population, tasks: list[Task], organelles: list[str], seeds: list[int],
          below: bool = False, # keep the activations below the adapters, from which learning goes on
          prompts: list | None = None) -> Answers: # default: as the form puts questions
-    return population.generate(prompts or self.host.form.prompts(tasks), organelles, seeds=seeds,
-                               rows=self.config.batch, below=below, max_new_tokens=self.config.max_new_tokens,
-                               temperature=self.controls.config.temperature)
+    return handing.answers(population, prompts or self.host.form.prompts(tasks), organelles, seeds=seeds,
+                           rows=self.config.batch, below=below, max_new_tokens=self.config.max_new_tokens,
+                           temperature=self.controls.config.temperature)
 
 @patch
 def _grade(self: Ecology, plan: pd.DataFrame, tasks: list[Task], answers: Answers | None) -> dict[str, list]:

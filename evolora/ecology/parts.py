@@ -103,7 +103,8 @@ SOCIETY = Parts('part of society', {}, '`register_part`')
 # Loaded when they are named: what a part needs, a run without it does not load.
 _LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora.society.allocation:Allocation',
             'guard': 'evolora.society.guard:Guard', 'morphogenesis': 'evolora.society.morphogenesis:Morphogenesis',
-            'hazard': 'evolora.society.hazard:Hazard', 'channel': 'evolora.society.channel:Channel',
+            'hazard': 'evolora.society.hazard:Hazard', 'board': 'evolora.society.channel:Board',
+            'cache': 'evolora.society.channel:Cache', 'latent': 'evolora.society.channel:Latent',
             'colony': 'evolora.society.colony:Colonies', 'policy': 'evolora.society.policy:Policies'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name

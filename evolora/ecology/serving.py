@@ -25,6 +25,7 @@ from .record import alone_of
 from ..economy import prices as money
 from ..economy.market import Market, likelihood_of
 from ..host.model import check_room
+from ..organelles.handing import Handed
 from ..organelles.population import Population
 from ..organelles.scoring import Scores, score
 from ..tasks.families import Cell
@@ -258,7 +259,7 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
     self._price(episodes)
     service.add(plan, each, places, prompts, answers, episodes)
     met = e.rng('met', start)
-    given = graded(each, prompts, plan.organelle, answers, episodes['success'], places)
+    given = graded(each, [*map(as_prompt, prompts)], plan.organelle, answers, episodes['success'], places)
     for a in given[::len(copies)]:
         if a.right: self.met.add(a.family, a.prompt, a.tokens, met)
     e.society.observe(given[::len(copies)])
@@ -281,7 +282,8 @@ def _price(self: Serving, episodes: dict[str, list]) -> None:
 def _learn(self: Serving, service: Service, begin: int, turn: int, applied) -> pd.DataFrame:
     "An update of those that answered since the last one, as far as they learn from it"
     rows = [i for i in range(begin, len(service.tasks))
-            if self.learns(service.tasks[i], service.places[i], service.plan[i]['organelle'])]
+            if self.learns(service.tasks[i], service.places[i], service.plan[i]['organelle'])
+            and not isinstance(service.prompts[i], Handed)]         # its gradient through them is not known
     return self.ecology._learn(*service.part(rows), applied, f' {turn}')
 
 # %% ../../nbs/07_ecology/09_serving.ipynb #ser00023

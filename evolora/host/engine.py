@@ -45,6 +45,7 @@ class Plan:
     begun: list[tuple[tuple[int, ...], Hashable]] | None = None     # first tokens of each prompt, kept, and its reader
     prefixes: Prefixes | None = None                        # where they are kept
     below: bool = False                                     # note what comes into the first adapted block
+    before: Callable | None = None                          # as `arrange`, of beginnings that others read
 
     def prefills(self) -> list[list[int]]:
         lengths = [len(p) - len(b[0]) for p, b in zip(self.prompts, self.begun or [((), None)] * len(self.prompts))]
@@ -121,7 +122,8 @@ class LeanRows:
     def read(self, record: Record | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         "Read the prompts; the logits of every row's first token, and the group of every row"
         chunks, p = self.plan.prefills(), self.plan
-        self.begun = p.begun and Beginnings(self.decoder, p.prefixes, p.begun, self.first, p.arrange, p.chunk)
+        self.begun = p.begun and Beginnings(self.decoder, p.prefixes, p.begun, self.first, p.before or p.arrange,
+                                            p.chunk)
         logits = torch.cat([self._prefill(chunk, record) for chunk in chunks])
         line = torch.empty(len(self.lengths), dtype=torch.long, device=self.device)     # of each group
         line[torch.tensor(sum(chunks, []), device=self.device)] = torch.arange(len(line), device=self.device)

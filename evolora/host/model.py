@@ -57,6 +57,7 @@ class Generation:
     flops: np.ndarray               # (rows,) analytic, as executed: what several rows share is divided among them
     margins: np.ndarray             # (rows,) least probability by which another token was missed
     passed: np.ndarray              # (rows,) tokens that went through the adapted layers, shared ones divided
+    begun: np.ndarray               # (rows,) likewise, of a beginning that is kept
     alone: np.ndarray               # (rows,) FLOPs if each row had read its whole prompt itself
     below: list[Below | None] | None = None     # what learning need not compute again, where it was asked for
 
@@ -91,13 +92,10 @@ class Host:
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.ends[0]
         self.prefixes = Prefixes()
 
+    device = property(lambda self: self.model.device)
+    dtype = property(lambda self: self.model.dtype)
     @property
-    def device(self): return self.model.device
-    @property
-    def dtype(self): return self.model.dtype
-    @property
-    def parameters(self) -> int: "Number of weights, tied ones once"; return sum(p.numel()
-                                                                                 for p in self.model.parameters())
+    def parameters(self) -> int: return sum(p.numel() for p in self.model.parameters())     # tied ones once
 
     def in_form(self, form: Form) -> 'Host':
         "The same model, asked in another form; weights and what is kept of prompts are shared"
@@ -132,9 +130,10 @@ class Host:
         return self._ids(self._texts(chats))
 
     def kept(self, prompts: Sequence[str | tuple[str, ...]], encoded: Sequence[Sequence[int]],
-             new: int) -> Kept | None: # the most tokens of an answer
+             new: int, # the most tokens of an answer
+             handed: bool = False) -> Kept | None: # whether another one has read the beginnings, in a plain form, too
         "How much of each prompt stands in front of its question and is read once; None where nothing is kept"
-        if self.form.plain or not self.keeps or not self._lean: return None
+        if self.form.plain and not handed or not self.keeps or not self._lean: return None
         if max(map(len, encoded)) + new > self._window: return None
         chats = [_turns(p) for p in prompts]
         heads = list(dict.fromkeys(c[:-1] for c in chats))
@@ -199,7 +198,9 @@ def generate(host: Host, prompts: Sequence[str], *,
         raise ValueError(f"expected one seed a prompt, got {len(seeds)} for {len(prompts)} prompts")
     encoded = host.encode(prompts)
     check_room(host, prompts, encoded, [max_new_tokens] * len(encoded))
-    kept = host.kept(prompts, encoded, max_new_tokens)
+    kept = host.kept(prompts, encoded, max_new_tokens, handed := bool(authors and authors.begun))
+    if handed and kept is None: raise ValueError("expected prompts with something that others have read in front, on a "
+                                                 "host that keeps it, got others; let each author read all itself")
     made = sample(host.model, encoded, ends=host.ends, max_new_tokens=max_new_tokens, temperature=temperature,
                   seeds=seeds, authors=authors, rows=rows, chunk=chunk, kept=kept, below=below, on_rows=on_rows)
     bill = _bill(host, encoded, made.tokens, kept, authors or Authors([None] * len(encoded)))
@@ -210,16 +211,16 @@ def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> d
     "What each answer cost, without its adapter: a prompt is shared by its copies, a beginning by all that read it"
     m, read, new = host.meter, np.array(list(map(len, encoded))), np.array(list(map(len, tokens)))
     each = lambda f, *columns: np.array([f(*map(int, row)) for row in zip(*columns)], float)
-    copies, n = copies_of(encoded, authors.rows), 0 * read if kept is None else np.array(kept.lengths)
+    copies, n = copies_of(encoded, authors.keys), 0 * read if kept is None else np.array(kept.lengths)
     bill = dict(prompt_tokens=read, new_tokens=new, alone=each(m.answer, read, new),
                 flops=each(lambda p, t, k, c: m.answer(p, t, kept=k, copies=c), read, new, n, copies),
-                passed=each(lambda p, t, c: m.passed(p, t, copies=c), read - n, new, copies))
+                passed=each(lambda p, t, c: m.passed(p, t, copies=c), read - n, new, copies), begun=0. * read)
     if kept is None: return bill
-    all_ids, own = kept.shares(encoded, authors.rows)
+    all_ids, own = kept.shares(encoded, authors.readers)
     decoder = Decoder(host.model)
     below = decoder.first(authors.names if authors.arrange else ()) / len(decoder.layers)
     once = each(lambda k: m.forward(k, logits=0), n) * (below * all_ids + (1 - below) * own)
-    return bill | dict(flops=bill['flops'] + once, passed=bill['passed'] + n * own)
+    return bill | dict(flops=bill['flops'] + once, begun=n * own)
 
 Host.generate = generate
 
@@ -278,8 +279,7 @@ def host_id(name: str | Path) -> str:
 # %% ../../nbs/04_host/08_model.ipynb #92f2ae62
 # Whatever a damaged or foreign model folder makes the libraries raise.
 _UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ArithmeticError,
-               SafetensorError,
-               StrictDataclassError)
+               SafetensorError, StrictDataclassError)
 
 @contextmanager
 def reading_model(name: str | Path):

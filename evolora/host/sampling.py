@@ -54,15 +54,24 @@ class Authors:
     rows: Sequence[Hashable]                                 # an author a row; None is the bare model
     arrange: Callable | None = None                         # (authors of rows, what it gave last) -> `RowAdapters`
     names: Sequence[str] = ()                               # the maps that have adapters
+    begun: Sequence[Hashable] | None = None                 # who read the kept beginning of each row, if not its author
+
+    @property
+    def readers(self) -> Sequence[Hashable]: return self.rows if self.begun is None else self.begun
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        "What rows of one prompt must have in common to share the reading of it"
+        return self.rows if self.begun is None else list(zip(self.rows, self.begun))
 
     def plan(self, batch: list[Group], prompts, new: int, chunk: int, kept: 'Kept | None' = None,
              below: bool = False) -> Plan:
         "The plan of a batch of groups"
-        who = [self.rows[g[0]] for g in batch]
-        arrange = self.arrange and (lambda groups, before=None: self.arrange([who[g] for g in groups], before))
-        begun = kept and [(tuple(prompts[g[0]][:kept.lengths[g[0]]]), w) for g, w in zip(batch, who)]
-        return Plan([prompts[g[0]] for g in batch], [len(g) for g in batch], new, arrange, self.names, chunk,
-                    begun, kept and kept.prefixes, below)
+        def arranged(names):
+            who = [names[g[0]] for g in batch]
+            return self.arrange and (lambda groups, before=None: self.arrange([who[g] for g in groups], before))
+        begun = kept and [(tuple(prompts[g[0]][:kept.lengths[g[0]]]), self.readers[g[0]]) for g in batch]
+        return Plan([prompts[g[0]] for g in batch], [len(g) for g in batch], new, arranged(self.rows), self.names,
+                    chunk, begun, kept and kept.prefixes, below, self.begun and arranged(self.begun))
 
 # %% ../../nbs/04_host/05_sampling.ipynb #bcf2dd8f
 def uniforms(seeds: Sequence[int], count: int) -> np.ndarray:
@@ -141,7 +150,7 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
     noise = torch.from_numpy(uniforms(seeds, max_new_tokens)).to(model.device)
     stop, done, noted = torch.tensor(list(ends), device=model.device), 0, [None] * n
     on_rows(done, n)
-    for batch in _batches(groups_of(prompts, authors.rows), rows):
+    for batch in _batches(groups_of(prompts, authors.keys), rows):
         plan = authors.plan(batch, prompts, max_new_tokens, chunk, kept, below and kept is not None)
         with _spare_memory(rows=rows, chunk=chunk):
             found = _continue(session(model, plan), batch, (tokens, logprobs, length, margins), noise, stop,
@@ -225,7 +234,7 @@ def trace(model: nn.Module, prompts: Sequence[Sequence[int]], answers: Sequence[
     "Read given answers instead of sampling them; a trace for each chunk of rows, and no row in two of them"
     authors = authors or Authors([None] * len(prompts))
     # Answers of similar length together: the shorter ones are padded.
-    groups = sorted(groups_of(prompts, authors.rows), key=lambda g: max(len(answers[i]) for i in g))
+    groups = sorted(groups_of(prompts, authors.keys), key=lambda g: max(len(answers[i]) for i in g))
     size = lambda g: len(prompts[g[0]]) + sum(len(answers[i]) for i in g)
     batch, filled = [], 0
     for group in [*groups, None]:

@@ -1,3 +1,4 @@
+from . import handing as handing
 from . import learning_rules as learning_rules
 from . import lessons as lessons
 from . import population as population
@@ -22,4 +23,7 @@ from .updates import (
 )
 from .scoring import (
     Scores as Scores, score as score, scoring_flops as scoring_flops,
+)
+from .handing import (
+    Handed as Handed, answers as answers, reach as reach,
 )

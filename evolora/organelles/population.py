@@ -213,20 +213,25 @@ def logits(self: Population, input_ids: torch.Tensor, attention_mask: torch.Tens
 def adapter_flops_per_token(self: Population, id: str) -> int: return 2 * self.parameters(id)
 
 @patch
-def _authors(self: Population, organelles: list[str | None]) -> Authors:
-    return Authors(organelles, self._adapters if any(organelles) else None, tuple(self.shapes))
+def _authors(self: Population, organelles: list[str | None], begun: list[str | None] | None = None) -> Authors:
+    some = any([*organelles, *(begun or ())])
+    return Authors(organelles, self._adapters if some else None, tuple(self.shapes), begun)
 
 @patch
-def generate(self: Population, prompts: list[str], organelles: list[str | None], **keywords) -> Generation:
+def generate(self: Population, prompts: list[str], organelles: list[str | None], *,
+             begun: list[str | None] | None = None, # who has read what stands in front of each question, if others did
+             **keywords) -> Generation: # those of `host.generate`
     "`host.generate` with one organelle per prompt; the FLOPs include each row's adapter"
-    if len(prompts) != len(organelles):
-        raise ValueError(f"expected one organelle or None per prompt, "
-                         f"got {len(organelles)} for {len(prompts)} prompts; make the lists equally long")
-    for id in set(organelles) - {None}: self[id]
-    made = self.host.generate(prompts, authors=self._authors(organelles), **keywords)
-    extra = np.array([0 if id is None else self.adapter_flops_per_token(id) for id in organelles])
+    for who in (organelles, organelles if begun is None else begun):
+        if len(who) != len(prompts): raise ValueError(f"expected one organelle or None per prompt, got {len(who)} for "
+                                                      f"{len(prompts)} prompts; make the lists equally long")
+    for id in {*organelles, *(begun or ())} - {None}: self[id]
+    made = self.host.generate(prompts, authors=self._authors(organelles, begun), **keywords)
+    each = lambda ids: np.array([0 if id is None else self.adapter_flops_per_token(id) for id in ids])
     whole = [self.host.meter.passed(int(p), int(t)) for p, t in zip(made.prompt_tokens, made.new_tokens)]
-    return replace(made, flops=made.flops + made.passed * extra, alone=made.alone + whole * extra)
+    own = each(organelles)
+    read = (made.passed + made.begun) * own if begun is None else made.passed * own + made.begun * each(begun)
+    return replace(made, flops=made.flops + read, alone=made.alone + whole * own)
 
 # %% ../../nbs/05_organelles/01_population.ipynb #5c55cd7f
 @patch

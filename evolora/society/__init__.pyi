@@ -25,8 +25,8 @@ from .hazard import (
     Hazard as Hazard, HazardConfig as HazardConfig, levied as levied,
 )
 from .channel import (
-    Channel as Channel, ChannelConfig as ChannelConfig, Post as Post, Read as Read, nearest as nearest,
-    shuffled as shuffled, similar as similar, trigrams as trigrams,
+    Board as Board, Cache as Cache, Channel as Channel, ChannelConfig as ChannelConfig, Latent as Latent,
+    Post as Post, Read as Read, nearest as nearest, shuffled as shuffled, similar as similar, trigrams as trigrams,
 )
 from .colony import (
     Colonies as Colonies, Colony as Colony, ColonyConfig as ColonyConfig, Probe as Probe,

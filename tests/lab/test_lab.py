@@ -1053,7 +1053,7 @@ def test_the_card_counts_what_an_organelle_did_in_each_world(changing):
 
 
 def test_what_parts_of_society_do_has_a_page(host, config):
-    lab = rest(Lab(Ecology(host, changed_config(config, {'society': {'channel': {'read': 1.}, 'guard': {}}}))))
+    lab = rest(Lab(Ecology(host, changed_config(config, {'society': {'board': {'read': 1.}, 'guard': {}}}))))
     assert 'switched on by its name' in opened(lab, 'Society').society_page.value
     page = opened(stepped(lab, 3), 'Society').society_page.value
-    assert '>channel<' in page and '>guard<' in page and 'messages' in page and 'moved' in page
+    assert '>board<' in page and '>guard<' in page and 'messages' in page and 'moved' in page

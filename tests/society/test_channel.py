@@ -3,12 +3,14 @@ import json
 from math import fsum
 
 import pytest
+import torch
 
 from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.parts import Graded
 from evolora.host.model import load_host
+from evolora.organelles.handing import Handed, answers
 from evolora.society.channel import Post, nearest, shuffled, similar
 
 SMALL = {'founders': 4, 'founder_step': .4, 'capacity': 4, 'cells': ['string.sort:1', 'word.count:1'],
@@ -20,14 +22,14 @@ Q = ['Sort the letters: cba', 'Sort the letters: fed', 'Sort the letters: ihg']
 def host(): return load_host('embedded', threads=1)
 
 
-def begun(host, **knobs):
-    society = {'channel': knobs} if knobs else {}
-    return Ecology(host, changed_config(load_config('debug'), SMALL | {'society': society}), seed=5)
+def begun(host, name='board', **knobs):
+    changes = SMALL | {'society': {name: knobs} if knobs else {}} | ({'blocks': None} if name == 'latent' else {})
+    return Ecology(host, changed_config(load_config('debug'), changes), seed=5)
 
 
-def posted(host, posts, **knobs):
-    e = begun(host, read=1., **knobs)
-    part = e.society['channel']
+def posted(host, posts, name='board', **knobs):
+    e = begun(host, name, read=1., **knobs)
+    part = e.society[name]
     part.posts = {'string.sort': [Post(who, 'string.sort', q, a, 0) for who, q, a in posts]}
     return e, part
 
@@ -64,7 +66,7 @@ def test_a_shuffled_message_has_the_answer_of_another_post(host):
 
 def test_the_cache_gives_the_most_similar_question_and_never_the_question_itself(host):
     e, part = posted(host, [('o2', 'Sort the letters: ihx', 'hix'), ('o3', Q[2], 'ghi'), ('o1', 'How many', '3')],
-                     content='cache', shuffle=0.)
+                     'cache', shuffle=0.)
     assert put(part, 'o2') == [('Sort the letters: ihx', 'hix', Q[2])], 'its own, too; but not the answer itself'
     assert nearest(['abc', 'abd', 'xyz'], 'abc') == 0 and nearest(['abd', 'abd'], 'abc') == 1
     assert similar('abc', 'abc') == 1. and similar('abc', 'xyz') == 0.
@@ -100,6 +102,61 @@ def test_who_cannot_pay_gets_nothing(host, monkeypatch):
 def test_a_message_that_leaves_no_room_is_not_delivered(host):
     e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', 'Sort the letters: ' + 'x' * 5000, 'def')], shuffle=0.)
     assert put(part, 'o2') == Q[2:]
+
+
+# --- keys and values
+
+POSTS = [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')]
+
+
+def test_a_latent_message_is_the_same_text_read_by_its_author(host):
+    e, part = posted(host, POSTS, 'latent', shuffle=0.)
+    prompt, = put(part, 'o2')
+    assert isinstance(prompt, Handed) and prompt == (Q[1], 'def', Q[2]) and prompt.reader == 'o3'
+    shuffled_one, = put(posted(host, POSTS, 'latent', shuffle=1.)[1], 'o2')
+    assert shuffled_one == (Q[1], 'abc', Q[2]) and shuffled_one.reader == 'o3'
+
+
+def test_a_latent_message_changes_what_its_reader_answers_and_who_has_read_it_counts(host):
+    e, part = posted(host, POSTS, 'latent', shuffle=0.)
+    for n, id in enumerate(e.population.ids):       # adapters that differ
+        e.population.write(id, {k: (A, B + .1 * (n + 1) * torch.ones_like(B)) for k, (A, B)
+                                in e.population.factors(id).items()})
+    prompt, = put(part, 'o2')
+    asked = [prompt, Handed(prompt, 'o2'), tuple(prompt), Q[2]]
+    made = answers(e.population, asked, ['o2'] * 4, seeds=[0] * 4, temperature=0., max_new_tokens=1)
+    handed, by_itself, as_text, without = (p for p, in made.logprobs)
+    assert abs(by_itself - as_text) < 1e-4 < abs(handed - as_text) and abs(as_text - without) > 1e-4
+
+
+def test_nobody_learns_from_what_was_handed_over_and_others_are_scored_as_if_they_had_read_it(host):
+    e, part = posted(host, [(w, f'Sort the letters: {x}', ''.join(sorted(x))) for w in ('o1', 'o2', 'o3', 'o4')
+                            for x in (f'zyx{w[1]}', f'cba{w[1]}')], 'latent', shuffle=0., fee=0.)
+    part.posts['word.count'] = [p._replace(family='word.count') for p in part.posts['string.sort']]
+    seen, rows = [], []
+    learn, settle = e.plasticity.learn, e.serving.settle
+    e.plasticity.learn = lambda lesson, **how: (seen.extend(lesson.prompts), learn(lesson, **how))[1]
+    e.serving.settle = lambda given: (rows.extend(a.prompt for a in given), settle(given))[1]
+    e.step()
+    handed = [p for p in rows if isinstance(p, tuple)]
+    assert handed and not any(type(p) is Handed for p in rows)
+    assert not {*handed} & {*seen}
+    assert sum(n for k, (n, _) in part.right.items()) == 0, 'counted and noted'
+
+
+def test_latent_messages_are_refused_where_they_carry_nothing(host):
+    config = changed_config(load_config('debug'), SMALL | {'targets': ['o_proj', 'down_proj'],
+                                                           'society': {'latent': {}}})
+    with pytest.raises(ValueError, match='or below the last block, got only o_proj, down_proj'): Ecology(host, config)
+    foreign = load_host('embedded', threads=1)
+    foreign.keeps = False
+    with pytest.raises(ValueError, match='common layout'): Ecology(foreign, changed_config(config, {'blocks': None}))
+
+
+def test_a_prompt_that_was_handed_over_gets_nothing_in_front_of_it(host):
+    e, part = posted(host, POSTS, shuffle=0.)
+    prompt = Handed(('q', 'a', Q[2]), 'o1')
+    assert put(part, 'o2', [prompt]) == [prompt] and part.kinds == {0: 'unserved'}
 
 
 # --- what it costs, and what is posted
@@ -156,11 +213,11 @@ def test_without_readers_no_byte_changes_and_with_them_some_do(host):
     assert sum(loud.history[-1].row['gflops'].values()) != sum(free.history[-1].row['gflops'].values())
 
 
-@pytest.mark.parametrize('content', ['board', 'cache'])
-def test_a_life_goes_on_bit_for_bit(host, content, tmp_path):
-    one = begun(host, content=content, read=.8, shuffle=.5, fee=.01)
+@pytest.mark.parametrize('name', ['board', 'cache', 'latent'])
+def test_a_life_goes_on_bit_for_bit(host, name, tmp_path):
+    one = begun(host, name, read=.8, shuffle=.5, fee=.01)
     one.run(2, log=None)
-    two = begun(host, content=content, read=.8, shuffle=.5, fee=.01)
+    two = begun(host, name, read=.8, shuffle=.5, fee=.01)
     read_checkpoint(write_checkpoint(tmp_path, one), two)
     for _ in range(2):
         assert tables(one) == tables(two) and one.history[-1].society == two.history[-1].society

@@ -13,8 +13,10 @@ from evolora.host.model import load_host
 ALL = {'archive': {'odds': 1.5, 'most': 3}, 'allocation': {'rule': 'sharing'}, 'guard': {'cap': .5, 'gini': .4},
        'morphogenesis': {'budget': 24, 'every': 1, 'used': 0.},
        'hazard': {'chance': .1, 'toll': .02, 'year': 2, 'length': 1},
-       'channel': {'read': .7, 'shuffle': .4}, 'colony': {'probe': 1.}, 'policy': {'every': 2}}
-LIFE = {'founders': 3, 'founder_step': .4, 'capacity': 4, 'rank': 4, 'max_rank': 8, 'max_new_tokens': 12,
+       'board': {'read': .5, 'shuffle': .4},
+       'cache': {'read': .4, 'shuffle': .4}, 'latent': {'read': .4, 'shuffle': .4},
+       'colony': {'probe': 1.}, 'policy': {'every': 2}}
+LIFE = {'founders': 3, 'blocks': 2, 'founder_step': .4, 'capacity': 4, 'rank': 4, 'max_rank': 8, 'max_new_tokens': 12,
         'cells': ['string.sort:1', 'word.count:1'], 'world': {'worlds': 3, 'period': 2}, 'variation': {'every': 3},
         'market': {'questions': 8, 'round': 2, 'learn_every': 1, 'protect': 1, 'met': 16, 'recruit': True}}
 
@@ -46,4 +48,5 @@ def test_a_life_with_everything_on_goes_on_bit_for_bit(habits, tmp_path):
         a, b = (json.dumps({k: v for k, v in e.step().tables.items() if k != 'timings'}) for e in (one, two))
         assert a == b
         events |= {row['part'] for row in one.history[-1].society}
-    assert one.market.audit().balanced and events >= {'guard', 'morphogenesis', 'channel', 'colony', 'policy'}
+    assert one.market.audit().balanced and events >= {'guard', 'morphogenesis', 'board', 'cache', 'latent', 'colony',
+                                                        'policy'}

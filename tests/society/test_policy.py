@@ -118,7 +118,7 @@ def test_policies_that_never_count_and_cost_nothing_change_no_answer(host):
 
 
 def test_a_life_goes_on_bit_for_bit(host, tmp_path):
-    more = {'channel': {'read': .5}}
+    more = {'board': {'read': .5}}
     one = begun(host, more, every=1)
     one.run(2, log=None)
     two = begun(host, more, every=1)
