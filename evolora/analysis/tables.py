@@ -272,7 +272,8 @@ def _deaths(data: RunData) -> pd.Series:
 
 def balances(data: RunData) -> pd.DataFrame:
     "The share of all stakes that each living organelle held at the end of each generation: a row each"
-    last = data.ledger.dropna(subset='organelle').drop_duplicates(['generation', 'organelle'], keep='last')
+    stakes = data.ledger[data.ledger['account'] != 'pot']        # which is no organelle's
+    last = stakes.dropna(subset='organelle').drop_duplicates(['generation', 'organelle'], keep='last')
     last = last.sort_values(['organelle', 'generation'], kind='stable')
     played, died = np.unique(data.generations['generation']), _deaths(data)
     end = last['organelle'].map(died).fillna(played[-1] + 1)

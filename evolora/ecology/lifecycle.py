@@ -85,9 +85,11 @@ def _welcome(self: Demography, one: Organelle, generation: int, reason: str = 'b
     return one
 
 @patch
-def bear(self: Demography, child: Offspring, generation: int) -> Organelle:
+def bear(self: Demography, child: Offspring, generation: int,
+         part: float | None = None) -> Organelle: # of all stakes; by default half of what its parents hold
     "Birth of a child by variation"
-    return self._welcome(self.population.birth(child.factors, generation=generation, **child.birth), generation)
+    one = self.population.birth(child.factors, generation=generation, **child.birth)
+    return self._welcome(one, generation, part=part)
 
 @patch
 def succeed(self: Demography, factors: Factors, parents: Sequence[str], generation: int) -> str:

@@ -105,7 +105,8 @@ _LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora
             'guard': 'evolora.society.guard:Guard', 'morphogenesis': 'evolora.society.morphogenesis:Morphogenesis',
             'hazard': 'evolora.society.hazard:Hazard', 'board': 'evolora.society.channel:Board',
             'cache': 'evolora.society.channel:Cache', 'latent': 'evolora.society.channel:Latent',
-            'colony': 'evolora.society.colony:Colonies', 'policy': 'evolora.society.policy:Policies'}
+            'colony': 'evolora.society.colony:Colonies', 'pot': 'evolora.society.pot:Pot',
+            'policy': 'evolora.society.policy:Policies'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name
     "Make a part known by a name; ValueError for a name that is taken, or for what is no part"

@@ -24,13 +24,19 @@ class Book:
     "A closed account: stakes of holders that sum to a constant"
     def __init__(self, total: float = 1.):
         self.total, self.stakes, self.past, self.bets = total, {}, {}, 0
+        self.aside: dict[str, float] = {}                      # accounts that nobody bets with
         self._moved: dict[tuple[str, str], Fraction] = {}      # (holder, reason) -> sum since the last drain
+
+    @property
+    def free(self) -> float:
+        "What is not laid aside"
+        return self.total - fsum(self.aside.values()) if self.aside else self.total
 
     def _set(self, new: dict[str, float], reason: str) -> None:
         "Replace stakes; what rounding lost or made goes to the largest, so that the sum is exact to its last bit"
         if new:
             largest = max(new, key=new.get)
-            for _ in range(2): new[largest] += self.total - fsum(new.values())
+            for _ in range(2): new[largest] += self.total - fsum((*new.values(), *self.aside.values()))
         for who in {**self.stakes, **new}:                      # in the order in which they came, not in that of a set
             change = Fraction(new.get(who, 0.)) - Fraction(self.stakes.get(who, 0.))
             if change: self._moved[who, reason] = self._moved.get((who, reason), Fraction()) + change
@@ -40,7 +46,7 @@ class Book:
         "A new holder with this part of all; the first one gets everything"
         if who in self.stakes: raise ValueError(f"expected a new holder, got {who!r}, which holds a stake already")
         part = nonnegative('part', part, high=1).item() if self.stakes else 1.
-        self._set({k: w * (1 - part) for k, w in self.stakes.items()} | {who: self.total * part}, 'birth')
+        self._set({k: w * (1 - part) for k, w in self.stakes.items()} | {who: self.free * part}, 'birth')
         self.past[who] = fsum(self.past.values()) / len(self.past) if self.past else self.total
 
     def divide(self, who: str, parents: Sequence[str], part: float = .5) -> None:
@@ -61,7 +67,7 @@ class Book:
         self._known(who)
         others = {k: w for k, w in self.stakes.items() if k != who}
         rest = fsum(others.values())
-        grown = {k: w * (self.total / rest) if rest else self.total / len(others) for k, w in others.items()}
+        grown = {k: w * (self.free / rest) if rest else self.free / len(others) for k, w in others.items()}
         self._set(grown, 'death')
         del self.past[who]
 
@@ -114,12 +120,27 @@ def trade(self: Book, gains: dict[str, float]) -> None:
     self._set({who: max(w, 0.) for who, w in new.items()}, 'trade')
 
 @patch
+def lay_aside(self: Book, account: str, gives: dict[str, float]) -> None:
+    "Holders put this into an account not bet with, or take it out (below 0); ValueError for what is not there"
+    if account in self.stakes: raise ValueError(f"expected the name of an account, got {account!r}, which is a holder")
+    new = self.stakes | {who: self._known(who) - x for who, x in gives.items()}
+    before = self.aside.get(account, 0.)
+    after = before + fsum(gives.values())
+    if min(after, *new.values()) < -1e-9 * self.total:
+        raise ValueError(f"expected no more than there is, got {gives} where {account!r} has {before:.6g}; ask for less")
+    after = max(after, 0.) if after > 1e-12 * self.total else 0.
+    if change := Fraction(after) - Fraction(before):
+        self._moved[account, 'pot'] = self._moved.get((account, 'pot'), Fraction()) + change
+    self.aside = {k: w for k, w in (self.aside | {account: after}).items() if w}
+    self._set({who: max(w, 0.) for who, w in new.items()}, 'pot')
+
+@patch
 def spread(self: Book, even: float, past: float = 0.) -> None:
     "Hand a part of all stakes out again, evenly and to those who were rich in the past"
     if not self.stakes: return
     for who, w in self.stakes.items(): self.past[who] += (w - self.past[who]) / (self.bets + 1)
     rich, n = fsum(self.past.values()), len(self.stakes)
-    self._set({who: (1 - even - past) * w + self.total * (even / n + past * self.past[who] / rich)
+    self._set({who: (1 - even - past) * w + self.free * (even / n + past * self.past[who] / rich)
                for who, w in self.stakes.items()}, 'share')
 
 # %% ../../nbs/02_economy/02_market.ipynb #mar00023
@@ -131,10 +152,10 @@ def drain(self: Book) -> dict[tuple[str, str], Fraction]: # (holder, reason): am
 
 @patch
 def state(self: Book) -> dict:
-    return dict(total=self.total, stakes=dict(self.stakes), past=dict(self.past), bets=self.bets,
-                moved=[[*key, str(x)] for key, x in self._moved.items()])
+    return dict(total=self.total, stakes=dict(self.stakes), aside=dict(self.aside), past=dict(self.past),
+                bets=self.bets, moved=[[*key, str(x)] for key, x in self._moved.items()])
 
-_REASONS = {'birth', 'death', 'merge', 'bet', 'share', 'resource', 'trade'}
+_REASONS = {'birth', 'death', 'merge', 'bet', 'share', 'resource', 'trade', 'pot'}
 
 @patch
 def restore(self: Book, state: dict) -> None:
@@ -146,16 +167,17 @@ def restore(self: Book, state: dict) -> None:
     if type(state['bets']) is not int or state['bets'] < 0:
         raise ValueError(f"expected a number of bets, got {state['bets']!r:.60}; restore the state from a copy")
     past = {who: nonnegative('past', w).item() for who, w in state['past'].items()}
-    if past.keys() != stakes.keys() or stakes and abs(fsum(stakes.values()) - state['total']) > 1e-9:
-        raise ValueError(f"expected stakes that sum to {state['total']}, got {fsum(stakes.values())}; restore the "
-                         "state from a copy")
+    aside = {account: nonnegative('account', w).item() for account, w in state.get('aside', {}).items()}
+    held = fsum((*stakes.values(), *aside.values()))
+    if past.keys() != stakes.keys() or stakes and abs(held - state['total']) > 1e-9 or {*aside} & {*stakes}:
+        raise ValueError(f"expected stakes that sum to {state['total']}, got {held}; restore the state from a copy")
     # Not Fraction(x), for which '1e999999999' is a number of a billion digits.
     moved = {(who, reason): Fraction(*map(int, x.split('/'))) for who, reason, x in state['moved']}
     net = abs(float(sum(moved.values())))               # the first holder gets all, out of nothing
     if min(net, abs(net - self.total)) > 1e-9 or not {reason for _, reason in moved} <= _REASONS:
         raise ValueError(f"expected movements that sum to 0, each for one of {', '.join(sorted(_REASONS))}, got "
                          "others; restore the state from a copy")
-    self.bets, self.stakes, self.past, self._moved = state['bets'], stakes, past, moved
+    self.bets, self.stakes, self.aside, self.past, self._moved = state['bets'], stakes, aside, past, moved
 
 # %% ../../nbs/02_economy/02_market.ipynb #mar00012
 class MarketConfig(BaseModel):
@@ -234,7 +256,7 @@ class Market:
 
     def balance(self, organelle: str) -> float: # KeyError for one that holds no stake
         "The mean share that an organelle has of the books"
-        return fsum(b._known(organelle) / b.total for b in self.books.values()) / len(self.books)
+        return fsum(b._known(organelle) / b.free for b in self.books.values()) / len(self.books)
 
     def enter(self, organelle: str, part: float | None = None) -> None: # default: what newborns get
         "A new organelle takes part in every book, with this part of all stakes"
@@ -271,8 +293,8 @@ def _of(self: Market, family: str) -> dict[str, tuple[Book, float]]:
 @patch
 def belief(self: Market, family: str) -> dict[str, float]:
     "How much each organelle is believed in this family: shares that sum to 1"
-    books = self._of(family).values()
-    return {who: fsum(v * book.stakes[who] for book, v in books) for who in self.holders}
+    books = [(book.stakes, v / (book.free / book.total)) for book, v in self._of(family).values()]
+    return {who: fsum(v * stakes[who] for stakes, v in books) for who in self.holders}
 
 @patch
 def leader(self: Market, family: str) -> str:
@@ -309,8 +331,21 @@ def trade(self: Market, gains: Callable[[dict[str, float]], dict[str, float]], f
     "Move stakes in the books of a family, or in all: from the shares that organelles hold of a book to what each gains"
     books = self.books.values() if family is None else [book for book, _ in self._of(family).values()]
     for book in books:
-        found = gains({who: w / book.total for who, w in book.stakes.items()})
-        book.trade({who: x * book.total for who, x in found.items()})
+        found = gains({who: w / book.free for who, w in book.stakes.items()})
+        book.trade({who: x * book.free for who, x in found.items()})
+
+@patch
+def pot(self: Market, account: str, family: str) -> dict[str, float]:
+    "What lies in an account, as a share of all that each book of a family has"
+    return {name: book.aside.get(account, 0.) / book.total for name, (book, _) in self._of(family).items()}
+
+@patch
+def lay_aside(self: Market, account: str, family: str,
+              gives: Callable[[dict[str, float], float], dict[str, float]]) -> None: # shares of holders and account
+    "Money goes into an account, or out of it (below 0), in the books of a family: what each holder gives"
+    for book, _ in self._of(family).values():
+        found = gives({who: w / book.total for who, w in book.stakes.items()}, book.aside.get(account, 0.) / book.total)
+        book.lay_aside(account, {who: x * book.total for who, x in found.items()})
 
 # %% ../../nbs/02_economy/02_market.ipynb #mar00013
 def likelihood_of(right: bool, given: dict[str, float]) -> dict[str, float]: # the probability that each gave the answer
@@ -340,15 +375,19 @@ def rows(self: Market, generation: int) -> list[dict]:
     moved, n, held = {}, len(self.books), self.balances
     for book in self.books.values():
         for key, amount in book.drain().items(): moved[key] = moved.get(key, Fraction()) + amount / Fraction(book.total)
-    return [dict(generation=generation, organelle=who, account='stakes', reason=reason, amount=float(amount / n),
-                 balance=held.get(who, 0.)) for (who, reason), amount in moved.items()]
+    for account in {a: None for b in self.books.values() for a in b.aside}:
+        held[account] = fsum(b.aside.get(account, 0.) / b.total for b in self.books.values()) / n
+    return [dict(generation=generation, organelle=who, account='pot' if reason == 'pot' and who not in self.holders
+                 else 'stakes', reason=reason, amount=float(amount / n), balance=held.get(who, 0.))
+            for (who, reason), amount in moved.items()]
 
 @patch
 def audit(self: Market) -> Audit:
     "Add up the exact stakes of every book"
     books = [b for b in (*self.books.values(), *self.trust.values()) if b.stakes]
-    errors = [abs(float(sum(map(Fraction, b.stakes.values())) - Fraction(b.total))) for b in books]
-    return Audit(fsum(b.total for b in books), fsum(w for b in books for w in b.stakes.values()),
+    every = lambda b: (*b.stakes.values(), *b.aside.values())
+    errors = [abs(float(sum(map(Fraction, every(b))) - Fraction(b.total))) for b in books]
+    return Audit(fsum(b.total for b in books), fsum(w for b in books for w in every(b)),
                  max(errors, default=0.))
 
 @patch

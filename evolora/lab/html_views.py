@@ -262,7 +262,7 @@ def _beliefs_html(view: View, organelle: str) -> str:
 
 # What moves stakes, as a card says it.
 _MOVED = {'bet': 'bets on answers', 'share': 'shared evenly', 'birth': 'births', 'death': 'deaths', 'merge': 'merges',
-          'resource': 'shares of answers', 'trade': 'trades'}
+          'resource': 'shares of answers', 'trade': 'trades', 'pot': 'pots of teams'}
 
 def organelle_html(view: View, organelle: str) -> str:
     "Life, beliefs, traits, lineage, gates and stakes of an organelle; ValueError for one that is not alive"

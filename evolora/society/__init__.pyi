@@ -6,6 +6,7 @@ from . import guard as guard
 from . import hazard as hazard
 from . import morphogenesis as morphogenesis
 from . import policy as policy
+from . import pot as pot
 from .archive import (
     Archive as Archive, ArchiveConfig as ArchiveConfig, Asked as Asked, MEASURES as MEASURES, Played as Played,
     Sleeper as Sleeper, cells_of as cells_of, largest as largest, measured as measured,
@@ -29,10 +30,13 @@ from .channel import (
     Post as Post, Read as Read, nearest as nearest, shuffled as shuffled, similar as similar, trigrams as trigrams,
 )
 from .colony import (
-    Colonies as Colonies, Colony as Colony, ColonyConfig as ColonyConfig, Probe as Probe,
-    held_likely as held_likely, picked as picked, team_exam as team_exam, voted as voted,
+    ASK as ASK, Colonies as Colonies, Colony as Colony, ColonyConfig as ColonyConfig, Probe as Probe,
+    Verdict as Verdict, held_likely as held_likely, picked as picked, team_exam as team_exam, voted as voted,
 )
 from .policy import (
     Policies as Policies, Policy as Policy, PolicyConfig as PolicyConfig, QUESTION as QUESTION,
     constrained as constrained, fields_of as fields_of, parsed as parsed,
+)
+from .pot import (
+    Pot as Pot, PotConfig as PotConfig, subsidies as subsidies,
 )

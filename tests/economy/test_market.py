@@ -41,7 +41,7 @@ def test_money_is_conserved_whatever_happens(data):
     market.enter('o1')
     born, rows = 1, []
     for _ in range(data.draw(st.integers(1, 25))):
-        what = data.draw(st.sampled_from(['bet', 'bet', 'bet', 'recruit', 'child', 'leave', 'merge']))
+        what = data.draw(st.sampled_from(['bet', 'bet', 'bet', 'recruit', 'child', 'leave', 'merge', 'pay', 'take']))
         if what in ('recruit', 'child'):
             born += 1
             some = st.lists(st.sampled_from(market.holders), min_size=1, max_size=2, unique=True)
@@ -53,16 +53,24 @@ def test_money_is_conserved_whatever_happens(data):
             market.enter(f'o{born}', 0.)
             market.take_over(f'o{born}', parents)
             market.leave(parents[1])
+        elif what in ('pay', 'take'):
+            family, who = data.draw(st.sampled_from(['sort', 'count'])), data.draw(st.sampled_from(market.holders))
+            part = data.draw(chance) * (1 if what == 'pay' else -1)
+            market.lay_aside('c1 pot', family, lambda held, inside: {who: part * (held[who] if part > 0 else inside)})
         else:
             asked = data.draw(st.lists(st.sampled_from(market.holders), min_size=1, unique=True))
             market.settle(data.draw(st.sampled_from(['sort', 'count'])), {who: data.draw(chance) for who in asked})
         assert market.audit().discrepancy <= 1e-12
         for b in (*market.books.values(), *market.trust.values()):
-            assert abs(fsum(b.stakes.values()) - 1) <= 1e-12 and all(w >= -1e-15 for w in b.stakes.values())
+            every = *b.stakes.values(), *b.aside.values()
+            assert abs(fsum(every) - 1) <= 1e-12 and all(w >= -1e-15 for w in every)
         rows += market.rows(0)
-    moved = pd.DataFrame(rows).groupby('organelle').amount.sum()
+    moved, books = pd.DataFrame(rows).groupby('organelle').amount.sum(), market.books.values()
     assert set(moved.index) >= {who for who, held in market.balances.items() if held} and abs(moved.sum() - 1) <= 1e-9
-    for who, share in moved.items(): assert share == pytest.approx(market.balances.get(who, 0.), abs=1e-9)
+    for who, share in moved.items():
+        held = fsum({**b.stakes, **b.aside}.get(who, 0.) for b in books) / len(books)
+        assert share == pytest.approx(held, abs=1e-9)
+    if not any(b.aside for b in books): assert fsum(market.balances.values()) == pytest.approx(1, abs=1e-9)
     assert abs(fsum(market.belief('sort').values()) - 1) <= 1e-9
 
 
@@ -132,6 +140,24 @@ def test_leaving_returns_what_the_others_got():
     assert moved['o2'] == pytest.approx(-left) and moved.sum() == pytest.approx(0., abs=1e-12)
 
 
+def test_nobody_bets_with_what_is_laid_aside_and_it_comes_back():
+    one, two = book(), book()
+    one.lay_aside('pot', {who: .4 * w for who, w in one.stakes.items()})
+    likelihood = dict(zip(one.stakes, (.9, .5, .2, .1)))
+    for b in (one, two):
+        assert b.bet(likelihood) == pytest.approx(.425)
+        b.spread(.02)
+    assert {who: w / .6 for who, w in one.stakes.items()} == pytest.approx(two.stakes), 'the same bets with less money'
+    one.enter('o9', .1)
+    one.leave('o1')
+    assert one.stakes['o9'] > 0 and fsum(one.stakes.values()) + one.aside['pot'] == 1
+    first = next(iter(one.stakes))
+    with pytest.raises(ValueError, match='expected no more than there is'): one.lay_aside('pot', {first: -.5})
+    with pytest.raises(ValueError, match='which is a holder'): one.lay_aside(first, {first: .1})
+    one.lay_aside('pot', {first: -one.aside['pot']})
+    assert not one.aside and fsum(one.stakes.values()) == 1
+
+
 def test_an_audit_finds_a_stake_that_came_from_nowhere():
     market = lived()
     sound = market.audit()
@@ -193,6 +219,7 @@ def test_a_market_that_was_saved_goes_on_bit_for_bit(books):
     def make():
         market = Market(MarketConfig(books=books, past=.01), ('sort', 'count'))
         for who in IDS: market.enter(who)
+        market.lay_aside('c1 pot', 'sort', lambda held, inside: {who: .3 * w for who, w in held.items()})
         return market
     whole = live(live(make(), 50, 1), 50, 2)
     saved, again = json.loads(json.dumps(live(make(), 50, 1).state())), make()

@@ -1,7 +1,7 @@
 """Teams answer without gold, are promoted on evidence alone, lose their dead at once, and pay for all that they ask."""
 import json
 import math
-from math import fsum
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -144,18 +144,70 @@ def test_several_colonies_live_at_once_of_those_that_are_believed_most(host, mon
     assert not fresh.society['colony'].colonies, 'who has learned nothing founds nothing'
 
 
-def test_members_of_a_team_share_and_nothing_is_lost(host):
-    e, part, c = with_colony(host, pool=.5)
-    c.promoted = True
-    e.market.trade(lambda shares: {'o2': .1, 'o1': -.1})
-    before = {name: dict(b.stakes) for name, b in e.market.books.items()}
+# --- a verifier
+
+def judged(host, likely, monkeypatch, **knobs):
+    "A colony whose members answer differently, and a verifier that says yes to some texts"
+    e, part, c = with_colony(host, answer='verifier', **knobs)
+    e.population.death('o4')
+    e.market.leave('o4')
+    e.population.capacity = 8
+    one = e.demography.found(0, rank=2, traits=e.config.traits, step=0., reason='verifier')
+    def scored(population, prompts, tokens, organelles, **how):
+        assert organelles == [one.id] and all(p[-1] == 'Is that right?' for p in prompts)
+        yes = [likely(p[-2]) for p in prompts[::2]]
+        log = np.log([x for y in yes for x in (1 - y, y)])
+        return SimpleNamespace(logprobs=log[:, None], likelihoods=np.exp(log)[:, None], flops=np.ones(len(log)) * 1e9,
+                               alone=np.ones(len(log)) * 1e9)
+    monkeypatch.setattr('evolora.society.colony.score', scored)
+    return e, part, c, one.id
+
+
+def test_what_the_verifier_holds_right_is_handed_in_and_paid_for(host, monkeypatch):
+    e, part, c, verifier = judged(host, lambda text: .9 if len(text) % 2 else .2, monkeypatch, fee=.01)
+    c.promoted, tasks = True, asked(e, n=8)
+    before = e.market.belief('string.sort')
+    part.choose(tasks, ['o2'] * len(tasks), range(len(tasks)))
+    verdicts, after = list(part._verdicts), e.market.belief('string.sort')
+    assert verdicts and part._owed.gflops > 0
+    won = sum(v.right for v in verdicts) - sum(not v.right for v in verdicts)
+    assert after[verifier] - before[verifier] == pytest.approx(.01 * won)
+    assert after['o2'] - before['o2'] == pytest.approx(after['o3'] - before['o3'])
+    assert e.market.audit().balanced
+    for v in verdicts:
+        said_yes = v.tokens == e.host.tokenizer('yes', add_special_tokens=False)['input_ids']
+        task = next(t for t in tasks if t.prompt == v.prompt[0])
+        assert v.right == (said_yes == e.host.form.grade(task, v.prompt[1]).success), 'paid by the grade, afterwards'
+
+
+def test_a_verifier_learns_from_its_verdicts_and_from_nothing_else_of_the_team(host, monkeypatch):
+    e, part, c, verifier = judged(host, lambda text: .9 if len(text) % 2 else .2, monkeypatch)
+    tasks, lessons = asked(e, n=8), []
+    part.choose(tasks, ['o2'] * len(tasks), range(len(tasks)))
+    part._verdicts[0] = part._verdicts[0]._replace(right=not part._verdicts[-1].right)
+    learn = e.plasticity.learn
+    e.plasticity.learn = lambda lesson, **how: (lessons.append(lesson), learn(lesson, **how))[1]
+    n = len(part._verdicts)
+    bill = part.renew()
+    lesson, = lessons
+    assert {*lesson.organelles} == {verifier} and len(lesson) == n and abs(lesson.advantage.sum()) < 1e-9
+    assert bill.gflops > 0 and not part._verdicts and not e.population.is_noop(verifier)
+    assert verifier not in {id for c in part.colonies for id in c.members}
+
+
+def test_without_a_verifier_a_team_goes_by_likelihood_and_one_is_founded_where_a_seat_is_free(host):
+    e, part, c = with_colony(host, answer='verifier')
+    other, same, d = with_colony(host, answer='likelihood')
+    tasks = asked(e)
+    for x, y in ((e, part), (other, same)): y.choose(tasks, ['o2'] * len(tasks), range(len(tasks)))
+    assert c.routes == d.routes and part.verifier is None
     part.renew()
-    changed = [name for name, b in e.market.books.items() if b.stakes != before[name]]
-    assert changed and all(fsum(b.stakes.values()) == b.total for b in e.market.books.values())
-    for name in changed:
-        a, b = (before[name][id] for id in ('o2', 'o3'))
-        after = e.market.books[name].stakes
-        assert after['o2'] - after['o3'] == pytest.approx(.5 * (a - b)) and after['o1'] == before[name]['o1']
+    assert part.verifier is None, 'no seat is free'
+    e.demography.bury('o4', 0, 'a test')
+    part.renew()
+    assert e.population[part.verifier].operator == 'verifier'
+    e.demography.bury(part.verifier, 0, 'a test')
+    assert part.verifier is None
 
 
 # --- a life, and an exam
