@@ -101,6 +101,7 @@ class Ecology:
             self.half, self._timing = True, {}
             applied = self.controls.apply(self.generation)
             self.tune()
+            self.society.heard(applied.feedback)
             with self._timed('serve'): service, learned, scored = self.serving.rounds(applied, questions)
             self.succession.observe(service.episodes)
             self._look_back()

@@ -54,6 +54,9 @@ class Part:
     def serving(self) -> object | None: # a `Serving`
         "What decides in place of the market who answers, and how answers are settled, if this part does"
 
+    def heard(self, feedback: Sequence[dict]) -> None: # rows of the table `feedback`
+        "People have judged answers, since the last generation"
+
     def choose(self, tasks: Sequence[Task], who: Sequence[str], places: Sequence[int]) -> Sequence[str]:
         "Who answers the questions of a round: those that the market chose, or others in their place"
         return who
@@ -106,7 +109,7 @@ _LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora
             'hazard': 'evolora.society.hazard:Hazard', 'board': 'evolora.society.channel:Board',
             'cache': 'evolora.society.channel:Cache', 'latent': 'evolora.society.channel:Latent',
             'colony': 'evolora.society.colony:Colonies', 'pot': 'evolora.society.pot:Pot',
-            'policy': 'evolora.society.policy:Policies'}
+            'policy': 'evolora.society.policy:Policies', 'rater': 'evolora.society.rater:Rater'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name
     "Make a part known by a name; ValueError for a name that is taken, or for what is no part"
@@ -155,6 +158,9 @@ class Society:
         if len(found) > 1: raise ValueError(f"expected one part that decides who answers, got {' and '.join(found)}; "
                                             "leave the others out")
         return next(iter(found.values()), None)
+
+    def heard(self, feedback: Sequence[dict]) -> None:
+        for part in self.parts.values(): part.heard(feedback)
 
     def choose(self, tasks: Sequence[Task], who: Sequence[str], places: Sequence[int]) -> Sequence[str]:
         for part in self.parts.values(): who = part.choose(tasks, who, places)

@@ -121,13 +121,13 @@ def trade(self: Book, gains: dict[str, float]) -> None:
 
 @patch
 def lay_aside(self: Book, account: str, gives: dict[str, float]) -> None:
-    "Holders put this into an account not bet with, or take it out (below 0); ValueError for what is not there"
+    "Holders pay into an account, with which nobody bets, or take out of it (below 0); ValueError for too much"
     if account in self.stakes: raise ValueError(f"expected the name of an account, got {account!r}, which is a holder")
     new = self.stakes | {who: self._known(who) - x for who, x in gives.items()}
     before = self.aside.get(account, 0.)
     after = before + fsum(gives.values())
     if min(after, *new.values()) < -1e-9 * self.total:
-        raise ValueError(f"expected no more than there is, got {gives} where {account!r} has {before:.6g}; ask for less")
+        raise ValueError(f"expected no more than there is, got {gives}, and {account!r} has {before:.6g}; ask for less")
     after = max(after, 0.) if after > 1e-12 * self.total else 0.
     if change := Fraction(after) - Fraction(before):
         self._moved[account, 'pot'] = self._moved.get((account, 'pot'), Fraction()) + change

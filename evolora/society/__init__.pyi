@@ -7,6 +7,7 @@ from . import hazard as hazard
 from . import morphogenesis as morphogenesis
 from . import policy as policy
 from . import pot as pot
+from . import rater as rater
 from .archive import (
     Archive as Archive, ArchiveConfig as ArchiveConfig, Asked as Asked, MEASURES as MEASURES, Played as Played,
     Sleeper as Sleeper, cells_of as cells_of, largest as largest, measured as measured,
@@ -39,4 +40,7 @@ from .policy import (
 )
 from .pot import (
     Pot as Pot, PotConfig as PotConfig, subsidies as subsidies,
+)
+from .rater import (
+    Rater as Rater, RaterConfig as RaterConfig,
 )

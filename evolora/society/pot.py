@@ -41,7 +41,7 @@ class Pot(Part):
     def __init__(self, ecology, config: PotConfig):
         super().__init__(ecology, config)
         if 'colony' not in [*ecology.config.society][:[*ecology.config.society].index('pot')]: raise ValueError(
-            "pot expected the part colony in front of it, whose teams it insures, got none; add colony, or leave it out")
+            "pot expected the part colony in front of it, whose teams it insures, got none; add it, or leave pot out")
         self.teams: dict[str, tuple[str, list[str]]] = {}       # account: family and members, as they were last
 
     def _move(self, account: str, family: str, rule) -> float:
@@ -87,7 +87,8 @@ class Pot(Part):
         taxed = self._move(account, family, lambda shares, inside: {id: c.tax * w for id, w in shares.items()})
         helped = -self._move(account, family, lambda shares, inside: {
             id: -x for id, x in subsidies(shares, c.floor, (1 - c.reserve) * inside).items()})
-        self._move(account, family, lambda shares, inside: dict.fromkeys(shares, min(c.most - inside, 0.) / len(shares)))
+        self._move(account, family, lambda shares, inside: dict.fromkeys(
+            shares, min(c.most - inside, 0.) / len(shares)))
         self.note('kept', account, colony.members, taxed=taxed, helped=helped, inside=self.inside(account))
         if c.child and self.inside(account) >= c.child: self._child(account, colony)
 
