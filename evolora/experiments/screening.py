@@ -17,40 +17,60 @@ from .study_plan import Cell, Plan
 from .study_report import places
 
 # %% ../../nbs/13_experiments/24_screening.ipynb #scr00007
+def _paley(q: int) -> np.ndarray:
+    "A Hadamard matrix of q + 1 rows, for a prime q that leaves 3 when divided by 4 (Paley 1933)"
+    squares = {i * i % q for i in range(1, q)}
+    S = np.zeros((q + 1, q + 1), int)
+    S[0, 1:], S[1:, 0] = 1, -1
+    S[1:, 1:] = [[0 if i == j else 1 if (i - j) % q in squares else -1 for j in range(q)] for i in range(q)]
+    return S + np.eye(q + 1, dtype=int)
+
+_ROWS = {n: hadamard(n) for n in (2, 4, 8, 16, 32, 64)} | {q + 1: _paley(q) for q in (11, 19, 23, 43, 47, 59)}
+
 def screen(factors: Sequence[str]) -> pd.DataFrame:
-    "Which factors are on in which run: a design of resolution IV with twice as many runs as the next power of 2"
+    "Which factors are on in which run: a design of resolution IV, with about twice as many runs as factors"
     if len({*factors}) < len(factors) or not 2 <= len(factors) <= 64:
         raise ValueError(f"expected 2 to 64 different factors, got {len(factors)}: {', '.join(map(str, factors))[:60]}")
-    H = hadamard(1 << (len(factors) - 1).bit_length())[:, :len(factors)]
+    H = _ROWS[min(n for n in _ROWS if n >= len(factors))][:, :len(factors)]
     return pd.DataFrame(np.vstack([H, -H]) > 0, columns=[*factors]).rename_axis('run')
 
 # %% ../../nbs/13_experiments/24_screening.ipynb #scr00010
 def switched(plan: Plan) -> pd.DataFrame:
-    "Which parts of society each condition of a study has on, those that no or every condition has left out"
+    "Which parts of society each condition has on; what none or all have is left out, what comes together is one"
     own = {c.name: {name if name != 'allocation' else f"allocation: {knobs.get('rule', 'auction')}"
                     for name, knobs in c.condition(plan.worlds[0]).config().society.items()} for c in plan.conditions}
     names = dict.fromkeys(name for c in own.values() for name in sorted(c))
     table = pd.DataFrame({name: {c: name in on for c, on in own.items()} for name in names}).rename_axis('condition')
-    return table[[name for name in table if 0 < table[name].sum() < len(table)]]
+    together = {}
+    for name in table: together.setdefault(tuple(table[name]), []).append(name)
+    return pd.DataFrame({' and '.join(names): on for on, names in together.items() if 0 < sum(on) < len(on)},
+                        index=table.index)
 
 def main_effects(plan: Plan, cells: dict[Cell, dict], *, level: float = .95) -> pd.DataFrame:
-    "A row a world and part: share of right answers with it less that without, its interval over seeds, and p"
+    "A row a world and part: share of right answers with it less that without, its interval and p; a sum of effects"
     on, rows = switched(plan), []
     for (world, _, _), results in places(plan, cells).items():
         if results is None or not {*on.index} <= {*results.cells}: continue
         seeds = sorted(set.intersection(*({*results.cells[c]} for c in on.index)))
         right = np.array([results.right(c, ('id',), seeds=seeds).mean(1) for c in on.index])      # (runs, seeds)
-        for part in on:
-            effect = right[on[part].to_numpy()].mean(0) - right[~on[part].to_numpy()].mean(0)
-            n, mean = len(effect), float(effect.mean())
-            error = float(effect.std(ddof=1)) / n**.5 if n > 1 else np.nan
-            half = student.ppf((1 + level) / 2, n - 1) * error if n > 1 else np.nan
-            rows.append(dict(world=world, part=part, seeds=n, effect=mean, low=mean - half, high=mean + half,
-                             p=float(2 * student.sf(abs(mean) / error, n - 1)) if n > 1 and error > 0 else np.nan))
+        if not seeds: continue
+        sign = np.where(on, 1., -1.)
+        rest = right - right.mean(0)                            # what is the seed's own is no part's
+        effects = 2 * np.linalg.lstsq(sign, rest.mean(1), rcond=None)[0]
+        freedom = right.size - len(seeds) - len(on.columns)
+        left = rest - (sign @ effects)[:, None] / 2
+        error = 2 * float(np.sqrt((left**2).sum() / max(freedom, 1) / right.size)) if freedom > 0 else np.nan
+        half = student.ppf((1 + level) / 2, freedom) * error
+        rows += [dict(world=world, part=part, seeds=len(seeds), effect=x, low=x - half, high=x + half,
+                      p=float(2 * student.sf(abs(x) / error, freedom)) if error > 0 else np.nan)
+                 for part, x in zip(on, effects.tolist())]
     return pd.DataFrame(rows, columns=['world', 'part', 'seeds', 'effect', 'low', 'high', 'p'])
 
-def smallest_visible(scatter: float, *, runs: int, seeds: int, power: float = .8, alpha: float = .05) -> float:
+def smallest_visible(scatter: float, *, runs: int, seeds: int, factors: int, power: float = .8,
+                     alpha: float = .05) -> float:
     "The smallest main effect that is found with this power where lives scatter so much"
-    if seeds < 2: raise ValueError(f"expected two seeds or more, got {seeds}; one says nothing about scatter")
-    return float((student.ppf(1 - alpha / 2, seeds - 1) + student.ppf(power, seeds - 1)) * 2 * scatter
+    freedom = runs * seeds - seeds - factors
+    if freedom < 1: raise ValueError(f"expected more lives than seeds and factors, got {runs * seeds} lives, {seeds} "
+                                     f"seeds and {factors} factors; add seeds")
+    return float((student.ppf(1 - alpha / 2, freedom) + student.ppf(power, freedom)) * 2 * scatter
                  / (runs * seeds)**.5)

@@ -114,8 +114,8 @@ class Rater(Part):
         fault = ValueError("expected thumbs by family and organelle, got others; restore the state from a copy")
         for family, cell in state['thumbs'].items():
             if family not in families or not {*cell} <= ids or any(
-                    len(x) != 2 or not all(isinstance(n, (int, float)) and 0 <= n < 1e9 for n in x) for x in cell.values()):
-                raise fault
+                    len(x) != 2 or not all(isinstance(n, (int, float)) and 0 <= n < 1e9 for n in x)
+                    for x in cell.values()): raise fault
         if len(state['asked']) > _LATELY or not {*state['asked'].values()} <= families \
                 or {k: len(x) for k, x in state['counts'].items()} != {'people': 2, 'simulated': 2}: raise fault
         self.thumbs = {f: {id: [float(n) for n in x] for id, x in cell.items()} for f, cell in state['thumbs'].items()}
