@@ -5,11 +5,13 @@ from . import gate_calibration as gate_calibration
 from . import lab_overhead as lab_overhead
 from . import merge_ablation as merge_ablation
 from . import merge_audit as merge_audit
+from . import meta_evolution as meta_evolution
 from . import real as real
 from . import reopened as reopened
 from . import screening as screening
 from . import selection as selection
 from . import selection_arms as selection_arms
+from . import society_bench as society_bench
 from . import speed as speed
 from . import study as study
 from . import study_cell as study_cell

@@ -1039,7 +1039,7 @@ def test_the_commands_are_those_that_are_promised():
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
         'bench', 'bench throughput', 'bench real', 'bench study',
         'bench generation', 'bench memory', 'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
-        'bench worlds', 'bench selection', 'bench attention', 'attention', 'attention evaluate', 'attention evolve',
+        'bench worlds', 'bench selection', 'bench society', 'bench attention', 'attention', 'attention evaluate', 'attention evolve',
         'attention report', 'export', 'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
 
 
