@@ -121,7 +121,8 @@ def _best_first(data, cells: dict) -> list:
 @app.command(epilog='Calibrate, then resume: `evolora run --generations 10 --out runs/a`, look at it, and '
                     '`evolora run --resume runs/a --generations 1000`.')
 def run(config: Annotated[str | None, typer.Option(help='ecology (default), real (default on a real host), '
-                                                   'single, frozen, worlds, debug, or a YAML file; what a '
+                                                   'worlds, single, frozen, simple, relaxed, endogenous, debug, '
+                                                   'relaxed-debug, or a YAML file; what a '
                                                    'file leaves out is as a bare `EcologyConfig` has it, not as '
                                                    'in a preset.')] = None,
         generations: Annotated[int, typer.Option(min=1, help='How many to live through, in total.')] = 40,

@@ -132,12 +132,14 @@ def part_named(name: str) -> type[Part]:
         "known by `register_part`") from None
 
 def checked_parts(parts: dict) -> dict[str, dict]: # name: its knobs, or None for its defaults
-    "The same with every knob; pydantic's ValidationError for a wrong knob, ValueError for a wrong name"
-    return {name: part_named(name).Config(**(knobs or {})).model_dump() for name, knobs in parts.items()}
+    "With every knob, in the order in which they are asked; ValidationError for a knob, ValueError for a name"
+    place = {name: i for i, name in enumerate(_LIBRARY)}        # a file may have lost the order in which it was written
+    return {name: part_named(name).Config(**(parts[name] or {})).model_dump()
+            for name in sorted(parts, key=lambda name: (place.get(name, len(place)), name))}
 
 # %% ../../nbs/07_ecology/03_parts.ipynb #prt00013
 class Society:
-    "The parts of an ecology, asked one after the other in the order of the configuration"
+    "The parts of an ecology, asked one after the other: those of the library in its order, then your own by name"
     def __init__(self, ecology, parts: dict[str, dict]):
         self.parts = {}
         for name, knobs in parts.items():

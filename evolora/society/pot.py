@@ -40,8 +40,8 @@ class Pot(Part):
 
     def __init__(self, ecology, config: PotConfig):
         super().__init__(ecology, config)
-        if 'colony' not in [*ecology.config.society][:[*ecology.config.society].index('pot')]: raise ValueError(
-            "pot expected the part colony in front of it, whose teams it insures, got none; add it, or leave pot out")
+        if 'colony' not in ecology.config.society: raise ValueError(
+            "pot expected the part colony, whose teams it insures, got none; add colony, or leave pot out")
         self.teams: dict[str, tuple[str, list[str]]] = {}       # account: family and members, as they were last
 
     def _move(self, account: str, family: str, rule) -> float:

@@ -14,6 +14,7 @@ import torch
 from evolora.assimilation.merge_test import MergeConfig
 from evolora.ecology.config import PRESETS, EcologyConfig, changed_config, load_config
 from evolora.ecology.ecology import Ecology
+from evolora.ecology.parts import _LIBRARY
 from evolora.ecology.run_folder import TABLES, Run
 from evolora.ecology.variation import VariationConfig
 from evolora.economy import prices as money
@@ -150,7 +151,12 @@ def test_every_preset_runs(host, name):
 
 
 def test_the_presets_are_those_that_are_promised():
-    assert PRESET_NAMES == ['debug', 'ecology', 'frozen', 'real', 'single', 'worlds']
+    assert PRESET_NAMES == ['debug', 'ecology', 'endogenous', 'frozen', 'real', 'relaxed', 'relaxed-debug', 'simple',
+                            'single', 'worlds']
+
+
+def test_endogenous_has_all_parts_on():
+    assert {*load_config('endogenous').society} == {*_LIBRARY}
 
 
 def test_frozen_is_the_bare_host_for_ever(host):
