@@ -151,7 +151,9 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         settings, how = forecast_of(host_name, name)
         table = forecast(host_name, settings, dtype=dtype, **how)
         known = 'as it was calibrated' if how else 'not calibrated yet' if name == 'real' else 'by its profile'
-        return show(table[['amount', 'why']].reset_index(), f'{host_name}, {name}, {known}: no weights were loaded')
+        show(table[['amount', 'why']].reset_index(), f'{host_name}, {name}, {known}: no weights were loaded')
+        if settings.society: log(f"not in it: what {', '.join(settings.society)} cost; the ticker of a run counts it")
+        return
     from evolora.evaluation.host_calibration import CALIBRATION
     from evolora.utils.files import check_new_folder
     from evolora.host.model import load_host

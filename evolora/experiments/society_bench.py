@@ -20,9 +20,9 @@ from ..host.model import Host
 # %% ../../nbs/13_experiments/26_society_bench.ipynb #sob00007
 SOCIETIES = {'no part': {}, 'archive': {'archive': {}}, 'recent': {'archive': {'keep': 'recent'}},
              'auction': {'allocation': {'rule': 'auction'}}, 'sharing': {'allocation': {'rule': 'sharing'}},
-             'bandit': {'allocation': {'rule': 'bandit'}}, 'guard': {'guard': {}}, 'morphogenesis': {'morphogenesis': {}},
-             'hazard': {'hazard': {}}, 'board': {'board': {}}, 'cache': {'cache': {}}, 'latent': {'latent': {}},
-             'colony': {'colony': {}, 'pot': {}}, 'policy': {'policy': {}}, 'rater': {'rater': {'simulated': .25}}}
+             'bandit': {'allocation': {'rule': 'bandit'}}, 'guard': {'guard': {}},
+             'morphogenesis': {'morphogenesis': {}}, 'hazard': {'hazard': {}}, 'board': {'board': {}},
+             'cache': {'cache': {}}, 'latent': {'latent': {}}, 'colony': {'colony': {}, 'pot': {}}, 'policy': {'policy': {}}, 'rater': {'rater': {'simulated': .25}}}
 
 def lived(host: Host, society: dict, *, budget: float, seed: int, **changes) -> dict: # GFLOPs; of the preset `worlds`
     "A life with these parts: right answers of its second half, compute, and what its parts have counted"

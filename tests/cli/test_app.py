@@ -1039,8 +1039,15 @@ def test_the_commands_are_those_that_are_promised():
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
         'bench', 'bench throughput', 'bench real', 'bench study',
         'bench generation', 'bench memory', 'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
-        'bench worlds', 'bench selection', 'bench society', 'bench attention', 'attention', 'attention evaluate', 'attention evolve',
+        'bench worlds', 'bench selection', 'bench society', 'bench attention', 'attention', 'attention evaluate',
+        'attention evolve',
         'attention report', 'export', 'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
+
+
+def test_a_forecast_says_what_it_does_not_know(cli):
+    code, out, err = cli('run', '--dry-run', '--config', 'endogenous')
+    assert code == 0 and 'not in it: what archive, allocation' in out + err
+    assert 'not in it' not in ''.join(cli('run', '--dry-run')[1:])
 
 
 # --- training the host

@@ -4,7 +4,8 @@ import pytest
 
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
-from evolora.experiments.meta_evolution import RANGES, STRATEGIES, MetaLife, changed_knobs, drawn_knobs, meta, meta_study
+from evolora.experiments.meta_evolution import (RANGES, STRATEGIES, MetaLife, changed_knobs, drawn_knobs, meta,
+                                               meta_study)
 from evolora.host.model import load_host
 from evolora.utils.randomness import stream
 
