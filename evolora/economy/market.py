@@ -340,10 +340,10 @@ def pot(self: Market, account: str, family: str) -> dict[str, float]:
     return {name: book.aside.get(account, 0.) / book.total for name, (book, _) in self._of(family).items()}
 
 @patch
-def lay_aside(self: Market, account: str, family: str,
+def lay_aside(self: Market, account: str, family: str | None, # None: in all books
               gives: Callable[[dict[str, float], float], dict[str, float]]) -> None: # shares of holders and account
     "Money goes into an account, or out of it (below 0), in the books of a family: what each holder gives"
-    for book, _ in self._of(family).values():
+    for book in self.books.values() if family is None else [book for book, _ in self._of(family).values()]:
         found = gives({who: w / book.total for who, w in book.stakes.items()}, book.aside.get(account, 0.) / book.total)
         book.lay_aside(account, {who: x * book.total for who, x in found.items()})
 

@@ -22,7 +22,8 @@ SOCIETIES = {'no part': {}, 'archive': {'archive': {}}, 'recent': {'archive': {'
              'auction': {'allocation': {'rule': 'auction'}}, 'sharing': {'allocation': {'rule': 'sharing'}},
              'bandit': {'allocation': {'rule': 'bandit'}}, 'guard': {'guard': {}},
              'morphogenesis': {'morphogenesis': {}}, 'hazard': {'hazard': {}}, 'board': {'board': {}},
-             'cache': {'cache': {}}, 'latent': {'latent': {}}, 'colony': {'colony': {}, 'pot': {}}, 'policy': {'policy': {}}, 'rater': {'rater': {'simulated': .25}}}
+             'cache': {'cache': {}}, 'latent': {'latent': {}}, 'colony': {'colony': {}, 'pot': {}},
+             'policy': {'policy': {}}, 'rater': {'rater': {'simulated': .25}}}
 
 def lived(host: Host, society: dict, *, budget: float, seed: int, **changes) -> dict: # GFLOPs; of the preset `worlds`
     "A life with these parts: right answers of its second half, compute, and what its parts have counted"

@@ -9,6 +9,7 @@ __all__ = ['HazardConfig', 'levied', 'Hazard']
 from pydantic import Field, model_validator
 
 from ..ecology.parts import Bill, Part, PartConfig
+from ..organelles.population import Organelle
 
 # %% ../../nbs/08_society/05_hazard.ipynb #hzd00007
 class HazardConfig(PartConfig):
@@ -18,6 +19,8 @@ class HazardConfig(PartConfig):
     year: int = Field(0, ge=0, description='generations from one winter to the next; 0: no winter')
     length: int = Field(0, ge=0, description='generations of a winter, at the end of each year')
     winter: float = Field(3., ge=1, description='how much likelier hazards are in winter')
+    save: float = Field(0., ge=0, le=.5, description='part of its stakes that an organelle lays aside after a '
+                                                     'generation, until a toll is in its reserve; 0: no reserves')
 
     @model_validator(mode='after')
     def _season(self):
@@ -40,12 +43,28 @@ class Hazard(Part):
         c = self.config
         return bool(c.year) and self.ecology.generation % c.year >= c.year - c.length
 
+    def _saves(self, id: str) -> None:
+        "An organelle lays something aside"
+        c = self.config
+        self.ecology.market.lay_aside(f'{id} reserve', None, lambda shares, inside: {
+            id: max(min(c.save * shares[id], c.toll - inside), 0.)})
+
+    def _breaks(self, id: str) -> None:
+        "An organelle gets its reserve back"
+        self.ecology.market.lay_aside(f'{id} reserve', None, lambda shares, inside: {id: -inside})
+
+    def leaves(self, one: Organelle) -> None: self._breaks(one.id)
+
     def renew(self) -> Bill:
         e, c, rng = self.ecology, self.config, self.rng()
         chance = min(c.chance * (c.winter if self.is_winter else 1.), 1.)
         for one in e.population:
             met = rng.random() < chance         # drawn for each, so that one's death is not another one's luck
-            if not met or e.population.is_noop(one.id) or len(e.population) < 2: continue
+            if e.population.is_noop(one.id) or len(e.population) < 2: continue
+            if not met:
+                if c.save: self._saves(one.id)
+                continue
+            self._breaks(one.id)
             held = e.market.balance(one.id)
             if held < c.toll:
                 self.note('died', one.id, held=held, winter=self.is_winter)

@@ -59,6 +59,25 @@ def test_who_cannot_pay_dies_of_it_and_the_last_one_does_not(host):
     assert len(e.population) == 1
 
 
+def test_a_reserve_pays_a_toll_and_goes_with_its_owner(host):
+    e = begun(host, chance=0., toll=.1, save=.5)
+    part, account = e.society['hazard'], 'o2 reserve'
+    inside = lambda: [b.aside.get(account, 0.) for b in e.market.books.values()]
+    whole = lambda: all(fsum((*b.stakes.values(), *b.aside.values())) == b.total for b in e.market.books.values())
+    for _ in range(6): part.renew()
+    assert inside() == pytest.approx([.1] * 3) and whole() and not any('o1 reserve' in b.aside
+                                                                     for b in e.market.books.values())
+    e.market.trade(lambda shares: {'o2': -.99 * shares['o2'], 'o1': .99 * shares['o2']})     # a bad streak
+    assert e.market.balance('o2') < .1
+    part.config = part.config.model_copy(update={'chance': 1.})
+    part.renew()
+    assert 'o2' in e.population and inside() == [0.] * 3 and whole(), 'poor, but it had saved'
+    part.config = part.config.model_copy(update={'chance': 0.})
+    part.renew()
+    e.demography.bury('o2', 0, 'a test')
+    assert inside() == [0.] * 3 and whole()
+
+
 def test_life_is_harder(host):
     def learned(**knobs):
         e = begun(host, **knobs)
@@ -71,9 +90,9 @@ def test_without_a_chance_it_changes_nothing_and_with_one_a_life_goes_on_bit_for
     tables = lambda e: json.dumps({k: v for k, v in e.step().tables.items() if k != 'timings'})
     free, calm = begun(host), begun(host, chance=0.)
     assert [tables(free) for _ in range(2)] == [tables(calm) for _ in range(2)]
-    one = begun(host, chance=.3, toll=.1, year=2, length=1)
+    one = begun(host, chance=.3, toll=.1, year=2, length=1, save=.2)
     one.run(2, log=None)
-    two = begun(host, chance=.3, toll=.1, year=2, length=1)
+    two = begun(host, chance=.3, toll=.1, year=2, length=1, save=.2)
     read_checkpoint(write_checkpoint(tmp_path, one), two)
     assert [tables(one) for _ in range(3)] == [tables(two) for _ in range(3)]
     assert one.market.audit().balanced
