@@ -134,11 +134,13 @@ def chart_prices(data: RunData) -> alt.LayerChart | alt.Chart:
 _KINDS = {'real': 'real message', 'shuffled': 'shuffled message', 'none': 'no message'}
 
 def messages(data: RunData) -> pd.DataFrame:
-    "Questions by what came in front of them: how many, how many answered right, and Wilson's interval of the share"
-    rows = data.society[data.society['event'] == 'messages']['numbers']
-    total = {name: sum(x.get(name, 0.) for x in rows) for kind in _KINDS for name in (kind, f'{kind}_right')}
-    table = pd.DataFrame([{'kind': label, 'questions': total[kind], 'right': total[f'{kind}_right']}
-                          for kind, label in _KINDS.items() if total[kind] > 0], columns=['kind', 'questions', 'right'])
+    "Questions by channel and what came with them: how many, how many answered right, and Wilson's interval"
+    rows, found = data.society[data.society['event'] == 'messages'], []
+    for part, own in rows.groupby('part', sort=True)['numbers']:
+        total = {name: sum(x.get(name, 0.) for x in own) for kind in _KINDS for name in (kind, f'{kind}_right')}
+        found += [{'part': part, 'kind': label, 'questions': total[kind], 'right': total[f'{kind}_right']}
+                  for kind, label in _KINDS.items() if total[kind] > 0]
+    table = pd.DataFrame(found, columns=['part', 'kind', 'questions', 'right'])
     low, high = wilson(table['right'].to_numpy(), table['questions'].to_numpy()) if len(table) else ([], [])
     return table.assign(share=table['right'] / table['questions'], low=low, high=high)
 
@@ -146,14 +148,16 @@ def chart_messages(data: RunData) -> alt.LayerChart | alt.Chart:
     "The share of right answers after a message, after a shuffled one, and without one, with 95 % intervals"
     title, table = 'What messages are worth', messages(data)
     if not len(table): return nothing(title, 'no question was asked where messages are sent')
+    several = table['part'].nunique() > 1
+    table = table.assign(place=[f'{p}: {k}' if several else k for p, k in zip(table['part'], table['kind'])])
     base = alt.Chart(table, height=alt.Step(30)).encode(
-        y=alt.Y('kind:N', title=None, sort=[*_KINDS.values()]),
-        tooltip=['kind:N', 'questions:Q', 'right:Q',
+        y=alt.Y('place:N', title=None, sort=table['place'].tolist()),
+        tooltip=['part:N', 'kind:N', 'questions:Q', 'right:Q',
                  *(alt.Tooltip(f'{x}:Q', format='.3f') for x in ('share', 'low', 'high'))])
     x = alt.X('low:Q', title='share answered right', scale=alt.Scale(zero=True))
     layers = base.mark_rule(color=GREY, strokeWidth=2).encode(x=x, x2='high:Q'), base.mark_point(
         filled=True, size=80, color=BLUE, opacity=1).encode(x='share:Q')
-    said = '; '.join(f"{row['kind']}: {row['share']:.1%} of {row['questions']:.0f}" for row in table.to_dict('records'))
+    said = '; '.join(f"{row['place']}: {row['share']:.1%} of {row['questions']:.0f}" for row in table.to_dict('records'))
     return alt.layer(*layers).properties(title=alt.Title(title, subtitle='drawn by lot; with 95 % intervals'),
                                          description=said)
 

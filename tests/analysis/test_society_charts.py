@@ -78,6 +78,9 @@ def test_messages_are_summed_and_have_intervals():
     assert table['kind'].tolist() == ['real message', 'no message'] and table['share'].tolist() == [.6, .25]
     assert (table['low'] < table['share']).all() and (table['share'] < table['high']).all()
     assert reads(data).round(9).values.tolist() == [['o1', 'o2', 5., .2]]
+    both = told([birth(0, 'o1')], [*counts, *({**row, 'part': 'cache'} for row in counts[:1])])
+    assert messages(both).groupby('part').questions.sum().to_dict() == {counts[0]['part']: 60., 'cache': 30.}
+    assert 'cache: no message: 25.0% of 20' in chart_messages(both).to_dict()['description']
     assert 'real message: 60.0% of 20' in chart_messages(data).to_dict()['description']
     assert '5 messages between 2 organelles' in chart_reads(data).to_dict()['description']
     empty = told([birth(0, 'o1')], [])
