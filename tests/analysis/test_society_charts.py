@@ -71,7 +71,8 @@ def test_prices_are_means_over_questions():
 
 
 def test_messages_are_summed_and_have_intervals():
-    counts = [did(g, 'messages', '', real=10., real_right=6., none=20., none_right=5.) for g in range(2)]
+    counts = [did(g, 'messages', '', real=10., real_right=6., none=20., none_right=5.) | {'part': 'board'}
+              for g in range(2)]
     data = told([birth(0, 'o1')], [*counts, did(0, 'read', 'o1', ['o2'], messages=2., paid=.1),
                                    did(1, 'read', 'o1', ['o2'], messages=3., paid=.1), did(1, 'read', 'o9')])
     table = messages(data)
@@ -79,7 +80,7 @@ def test_messages_are_summed_and_have_intervals():
     assert (table['low'] < table['share']).all() and (table['share'] < table['high']).all()
     assert reads(data).round(9).values.tolist() == [['o1', 'o2', 5., .2]]
     both = told([birth(0, 'o1')], [*counts, *({**row, 'part': 'cache'} for row in counts[:1])])
-    assert messages(both).groupby('part').questions.sum().to_dict() == {counts[0]['part']: 60., 'cache': 30.}
+    assert messages(both).groupby('part').questions.sum().to_dict() == {'board': 60., 'cache': 30.}
     assert 'cache: no message: 25.0% of 20' in chart_messages(both).to_dict()['description']
     assert 'real message: 60.0% of 20' in chart_messages(data).to_dict()['description']
     assert '5 messages between 2 organelles' in chart_reads(data).to_dict()['description']
