@@ -157,7 +157,7 @@ def chart_messages(data: RunData) -> alt.LayerChart | alt.Chart:
     x = alt.X('low:Q', title='share answered right', scale=alt.Scale(zero=True))
     layers = base.mark_rule(color=GREY, strokeWidth=2).encode(x=x, x2='high:Q'), base.mark_point(
         filled=True, size=80, color=BLUE, opacity=1).encode(x='share:Q')
-    said = '; '.join(f"{row['place']}: {row['share']:.1%} of {row['questions']:.0f}" for row in table.to_dict('records'))
+    said = '; '.join(f"{r['place']}: {r['share']:.1%} of {r['questions']:.0f}" for r in table.to_dict('records'))
     return alt.layer(*layers).properties(title=alt.Title(title, subtitle='drawn by lot; with 95 % intervals'),
                                          description=said)
 

@@ -208,17 +208,19 @@ def worlds(json: _JSON = False, quick: _QUICK = False, seeds: _SEEDS = None, job
 
 # %% ../../nbs/15_cli/06_bench.ipynb #bnp00002
 @bench_app.command(epilog='A life for each part alone, and one without any, in a world that changes, on the host '
-                          '`habits`, at equal GFLOPs. Then ecologies that evolve their own knobs, beside successive '
-                          'halving and beside one that keeps the preset\'s, at equal GFLOPs.')
+                          '`habits`, at equal GFLOPs. Then ecologies that evolve their own knobs where nothing '
+                          'changes, beside '
+                          'successive halving and beside one that keeps the preset\'s.')
 def society(json: _JSON = False, quick: _QUICK = False, out: _OUT = None, seeds: _SEEDS = None,
             budget: Annotated[float, typer.Option(min=1, help='GFLOPs of each life.')] = 120.):
     "What does each part of society do? Takes about ten minutes."
     new_file(out)
     import pandas as pd
-    from evolora.ecology.config import load_config
+    from evolora.ecology.config import changed_config, load_config
     from evolora.experiments import meta_evolution, society_bench
     from evolora.experiments.speed import target
     from evolora.host.model import load_host
+    still = changed_config(load_config('worlds'), {'world': {'schedule': 'static'}})
     host, first = load_host('habits', threads=1), range(1, (seeds or (1 if quick else 3)) + 1)
     parts = ('no part', 'board', 'colony') if quick else tuple(society_bench.SOCIETIES)
     budget, how = (min(budget, 30.), dict(lives=2, rounds=1, questions=16, judge=32)) if quick else (budget, {})
@@ -228,7 +230,7 @@ def society(json: _JSON = False, quick: _QUICK = False, out: _OUT = None, seeds:
         rows = society_bench.society_lives(host, parts=parts, seeds=first, budget=budget, tick=lambda: bar.advance(job),
                                            **changes)
         job = bar.add_task('searching knobs', total=None)
-        found = meta_evolution.meta_study(host, load_config('worlds'), seeds=first, budget=budget / 4,
+        found = meta_evolution.meta_study(host, still, seeds=first, budget=budget / 4,
                                           tick=lambda: bar.advance(job), **how)
     own = found.groupby('strategy', sort=False)[['right', 'gflops']].mean()
     targets = [*society_bench.society_targets(rows),

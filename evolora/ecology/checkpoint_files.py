@@ -153,6 +153,7 @@ def _sound(ecology: Ecology) -> bool:
             and all(check_factors(f, p.shapes, p.max_rank) for f in births.values())
             and lived([*past.skill, *past.earned]) and all(0 <= x < math.inf for x in past.earned.values())
             and math.isfinite(ecology.merging.purse)
+            and {a for b in m.books.values() for a in b.aside} <= ecology.society.accounts()
             and all(lived(pair) and 0 <= when < now for pair, when in ecology.merging.tried.items())
             and all(_fits(merge, ecology) and lived(merge.factors) for merge in ecology.merges))
 

@@ -68,7 +68,7 @@ class Ecology:
         self.merging = Merging(config.merging, self.population, [*self.cells.values()], self.examiner)
         self.society = Society(self, config.society)
         self.serving = self.society.serving() or Serving(self)
-        self.demography.leaving = self.society.leaves
+        self.demography.leaving, self.demography.giving = self.society.leaves, self.society.gives
         self.history: list[Generation] = []
         self.merges: list[Merge] = []           # with their weights, for an audit; kept in memory only
         self._busy, self.half, self._timing = threading.Lock(), False, {}

@@ -28,6 +28,7 @@ class Demography:
         self.rng, self.capacity, self._lineage = rng, capacity, []
         self.births: dict[str, Factors] = {}    # what each of the living was born with
         self.leaving: Callable[[Organelle], None] = lambda one: None        # told before one leaves
+        self.giving: Callable[[str], None] = lambda id: None    # told before one hands all its stakes over
 
     def lineage(self) -> list[dict]:
         "The births and deaths since the last call"
@@ -97,6 +98,7 @@ def succeed(self: Demography, factors: Factors, parents: Sequence[str], generati
     one = self.population.birth(factors, traits=self.population[parents[0]].traits, parents=tuple(parents),
                                 generation=generation, operator='merge')
     self._welcome(one, generation)
+    for parent in parents: self.giving(parent)
     self.market.take_over(one.id, parents)
     if len(self.population) > self.capacity: self.bury(parents[1], generation, f'{one.id} answers for it')
     return one.id

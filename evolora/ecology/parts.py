@@ -77,8 +77,15 @@ class Part:
         return Bill()
 
     def allows(self, what: str, organelle: str) -> bool:
-        "Whether an organelle may `read` a message, or `merge`, as far as this part is concerned"
+        "Whether an organelle may `read` a message, `merge`, or `leave` for others, as far as this part is concerned"
         return True
+
+    def gives(self, organelle: str) -> None:
+        "An organelle is about to hand over all its stakes"
+
+    def accounts(self) -> set[str]:
+        "The names under which this part has laid money aside"
+        return set()
 
     def leaves(self, one: Organelle) -> None:
         "An organelle leaves; its weights can still be read"
@@ -182,6 +189,11 @@ class Society:
 
     def allows(self, what: str, organelle: str) -> bool:
         return all(part.allows(what, organelle) for part in self.parts.values())
+
+    def gives(self, organelle: str) -> None:
+        for part in self.parts.values(): part.gives(organelle)
+
+    def accounts(self) -> set[str]: return set().union(*(part.accounts() for part in self.parts.values()))
 
     def leaves(self, one: Organelle) -> None:
         for part in self.parts.values(): part.leaves(one)

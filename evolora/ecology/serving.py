@@ -291,10 +291,11 @@ def _learn(self: Serving, service: Service, begin: int, turn: int, applied) -> p
 def renew(self: Serving) -> Bill: # of scoring
     "See to it that one organelle is there that never learned; without a free seat, whoever is missed least leaves"
     e, c = self.ecology, self.market.config
-    if not c.recruit or any(e.population.is_noop(id) for id in e.population.ids): return Bill()
+    stays = lambda id: not e.society.allows('leave', id)
+    if not c.recruit or any(e.population.is_noop(id) and not stays(id) for id in e.population.ids): return Bill()
     bill = self.unite() if c.agree else Bill()
     if len(e.population) >= e.config.capacity:
-        able = [o.id for o in e.population if e.plasticity.own[o.slot] >= c.protect]
+        able = [o.id for o in e.population if e.plasticity.own[o.slot] >= c.protect and not stays(o.id)]
         if not able: return bill
         leaves, reason, cost = self.missed_least(able)
         bill += cost
@@ -306,11 +307,12 @@ def renew(self: Serving) -> Bill: # of scoring
 def unite(self: Serving) -> Bill: # of scoring
     "The two that agree most surely become one, if any do: the less believed one hands its stakes over and leaves"
     e, c = self.ecology, self.market.config
-    ids = [o.id for o in e.population if e.plasticity.own[o.slot] >= c.protect]
+    ids = [o.id for o in e.population if e.plasticity.own[o.slot] >= c.protect and e.society.allows('leave', o.id)]
     if not self.met.answers or len(ids) < 2: return Bill()
     found = score(e.population, *map(list, zip(*self.met.answers)), ids, **self.how)
     for i, j, sure in agreeing(found.likelihoods, c.agree)[:1]:
         stays, leaves = sorted((ids[i], ids[j]), key=self.market.balance, reverse=True)
+        e.society.gives(leaves)
         self.market.hand_over(leaves, stays)
         e.demography.bury(leaves, e.generation, f'it always agrees with {stays} (E {sure:.3g}), which goes on for both')
     return billed(found)

@@ -169,7 +169,8 @@ def _births(self: Succession, found: Census) -> list[str]:
     worth, sure = found.worth(self.by), found.luck(self.by).p <= v.sure
     for i in range(v.offspring):
         rng = e.rng('parents', i)
-        able = [o.id for o in e.population if o.id in worth and e.plasticity.own[o.slot] >= e.config.market.protect]
+        able = [o.id for o in e.population if o.id in worth and e.plasticity.own[o.slot] >= e.config.market.protect
+                and e.society.allows('leave', o.id)]
         if not able or not self._seat(able, worth, sure, rng): break
         judged = sure and v.selection != 'lot'
         parents = drawn_parents([id for id in able if id in e.population], worth if judged else {}, 2, rng)

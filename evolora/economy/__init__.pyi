@@ -1,3 +1,4 @@
+from . import book as book
 from . import market as market
 from . import prices as prices
 from .prices import (
@@ -5,7 +6,10 @@ from .prices import (
     effective_population as effective_population, gini as gini, nonnegative as nonnegative, penalty as penalty,
     revenue as revenue, reward as reward, roi as roi,
 )
+from .book import (
+    Book as Book, COPY as COPY,
+)
 from .market import (
-    Audit as Audit, Book as Book, Market as Market, MarketConfig as MarketConfig, foremost as foremost,
+    Audit as Audit, Market as Market, MarketConfig as MarketConfig, foremost as foremost,
     likelihood_of as likelihood_of,
 )

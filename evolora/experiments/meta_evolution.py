@@ -52,7 +52,7 @@ class MetaLife:
     def exam(self, tasks: Sequence[Task]) -> float:
         "The share of right answers of those that lead"
         e = self.ecology
-        found = answer(e.population, [e.today(t) for t in tasks], [e.market.leader(t.family) for t in tasks],
+        found = answer(e.population, list(tasks), [e.serving.leader(t.family) for t in tasks],
                        max_new_tokens=e.config.max_new_tokens)
         self.price = float(found.gflops.sum())
         self.gflops += self.price
@@ -62,6 +62,9 @@ class MetaLife:
     def live(self, until: float, tasks: Sequence[Task]) -> None: # GFLOPs in all
         "A round: generations, the last one with fewer questions, as far as the compute goes, then an exam"
         before, begun, e = self.right, self.gflops, self.ecology
+        if until - begun < 2 * self.price: raise ValueError(
+            f"expected a budget above {2 * self.price:.3g} GFLOPs, for exams take {self.price:.3g}, got "
+            f"{until - begun:.3g}; raise it, or ask fewer questions")
         most = each = e.config.market.questions
         if self.knobs: e.turn(**self.knobs)
         while each >= 1:
@@ -102,9 +105,12 @@ def meta(host: Host, config: EcologyConfig, strategy: str = 'evolve', *, lives: 
         f"expected a strategy out of {', '.join(STRATEGIES)}, got {strategy!r:.40}")
     if lives < 2 or rounds < 1 or not budget > 0: raise ValueError(
         f"expected 2 lives or more, a round or more, and a budget above 0, got {lives}, {rounds} and {budget}")
+    if not config.world.static: raise ValueError(
+        f"expected a world that does not change, got {config.world.schedule}; lives of unequal speed would be examined "
+        "in different worlds")
     rng, rows = stream(seed, purpose='meta'), []
     settings = [{}, *(drawn_knobs(rng) for _ in range(lives - 1))]
-    # One seed for all: they meet the same questions, and differ by their knobs alone.
+    # One seed for all: in each generation they meet the same questions.
     first = settings[:1] if strategy == 'stay' else settings
     running = [MetaLife(Ecology(host, config, seed=seed), knobs) for knobs in first]
     tasks = selection(questions, seed=seed, cells=[*running[0].ecology.cells.values()])
@@ -131,7 +137,9 @@ def meta_study(host: Host, config: EcologyConfig, *, seeds: Sequence[int] = (1, 
     for seed in seeds:
         for strategy in STRATEGIES:
             found = meta(host, config, strategy, seed=seed, tick=tick, **how)
-            tasks = selection(judge, seed=seed + 10_000, cells=[*found.best.ecology.cells.values()])
+            cells = [*found.best.ecology.cells.values()]
+            chose = {t.prompt for t in selection(how.get('questions', 128), seed=seed, cells=cells)}
+            tasks = [t for t in selection(judge, seed=seed + 10_000, cells=cells) if t.prompt not in chose]
             spent = found.gflops
             rows.append(dict(seed=seed, strategy=strategy, right=found.best.exam(tasks), gflops=spent,
                              **found.best.set_to))

@@ -14,7 +14,6 @@ from scipy.linalg import hadamard
 from scipy.stats import t as student
 
 from .study_plan import Cell, Plan
-from .study_report import places
 
 # %% ../../nbs/13_experiments/24_screening.ipynb #scr00007
 def _paley(q: int) -> np.ndarray:
@@ -47,24 +46,30 @@ def switched(plan: Plan) -> pd.DataFrame:
                         index=table.index)
 
 def main_effects(plan: Plan, cells: dict[Cell, dict], *, level: float = .95) -> pd.DataFrame:
-    "A row a world and part: share of right answers with it less that without, its interval and p; a sum of effects"
-    on, rows = switched(plan), []
-    for (world, _, _), results in places(plan, cells).items():
-        if results is None or not {*on.index} <= {*results.cells}: continue
-        seeds = sorted(set.intersection(*({*results.cells[c]} for c in on.index)))
-        right = np.array([results.right(c, ('id',), seeds=seeds).mean(1) for c in on.index])      # (runs, seeds)
+    "A row a world and part: the share of right answers with it less that without, its interval, and that of seeds"
+    on, rows, found = switched(plan), [], {}
+    for cell, x in cells.items():       # lives of equal compute answer different numbers of questions: shares of all
+        answers = [kn for kn in next(iter(x['ways'].values()))['id']['families'].values()]
+        found.setdefault(cell.world, {}).setdefault(cell.seed, {})[cell.condition] = (
+            sum(k for k, _ in answers) / sum(n for _, n in answers))
+    for world, by_seed in found.items():
+        seeds = [s for s in sorted(by_seed) if {*on.index} <= {*by_seed[s]}]
         if not seeds: continue
+        right = np.array([[by_seed[s][c] for s in seeds] for c in on.index])        # (runs, seeds)
         sign = np.where(on, 1., -1.)
+        sign = sign - sign.mean(0)                              # a part may be on in more runs than it is off
         rest = right - right.mean(0)                            # what is the seed's own is no part's
-        effects = 2 * np.linalg.lstsq(sign, rest.mean(1), rcond=None)[0]
+        effects = 2 * np.linalg.lstsq(sign, rest, rcond=None)[0]                    # (parts, seeds)
         freedom = right.size - len(seeds) - len(on.columns)
-        left = rest - (sign @ effects)[:, None] / 2
-        error = 2 * float(np.sqrt((left**2).sum() / max(freedom, 1) / right.size)) if freedom > 0 else np.nan
-        half = student.ppf((1 + level) / 2, freedom) * error
-        rows += [dict(world=world, part=part, seeds=len(seeds), effect=x, low=x - half, high=x + half,
-                      p=float(2 * student.sf(abs(x) / error, freedom)) if error > 0 else np.nan)
-                 for part, x in zip(on, effects.tolist())]
-    return pd.DataFrame(rows, columns=['world', 'part', 'seeds', 'effect', 'low', 'high', 'p'])
+        left = rest - sign @ effects.mean(1, keepdims=True) / 2
+        scatter = float((left**2).sum() / freedom) if freedom > 0 else np.nan
+        errors = 2 * np.sqrt(scatter * np.diag(np.linalg.inv(sign.T @ sign)) / len(seeds))
+        half = student.ppf((1 + level) / 2, max(freedom, 1)) * errors
+        rows += [dict(world=world, part=part, seeds=len(seeds), effect=float(own.mean()), low=float(own.mean() - h),
+                      high=float(own.mean() + h), least=float(own.min()), most=float(own.max()),
+                      p=float(2 * student.sf(abs(own.mean()) / error, freedom)) if error > 0 else np.nan)
+                 for part, own, h, error in zip(on, effects, half, errors)]
+    return pd.DataFrame(rows, columns=['world', 'part', 'seeds', 'effect', 'low', 'high', 'least', 'most', 'p'])
 
 def smallest_visible(scatter: float, *, runs: int, seeds: int, factors: int, power: float = .8,
                      alpha: float = .05) -> float:

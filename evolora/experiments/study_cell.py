@@ -180,11 +180,15 @@ def _lived(trained: Trained, plan: Plan, seed: int) -> dict:
                                            n=plan.measured.audit, seed=seed, rows=ecology.config.batch,
                                            max_new_tokens=ecology.config.max_new_tokens))}
 
-def _served(trained: Trained) -> dict:
+def _served(trained: Trained, most: int | None) -> dict: # questions; None where all lives answer as many
     "What a life answered: its second half as an exam, and all of it as a curve against GFLOPs"
     life, right = trained.learner.served, {}
     for family, success in (one for _, row in life[len(life) // 2:] for one in row):
         right.setdefault(family, []).append(success)
+    # Lives of equal compute answer different numbers: of each family as many are taken, evenly over the time.
+    each = most // len(right) if most else 0
+    if each and min(map(len, right.values())) >= each:
+        right = {f: [x[i * len(x) // each] for i in range(each)] for f, x in right.items()}
     bits = [x for family in sorted(right) for x in right[family]]
     part = {'families': {f: [sum(right[f]), len(right[f])] for f in sorted(right)}, 'bits': packed(bits),
             'gflops': trained.spent.gflops / trained.spent.answers}
@@ -235,7 +239,8 @@ def make_cell(plan: Plan, cell: Cell, known: dict[str, dict], # the cells that i
                  spent={k: x for k, x in asdict(trained.spent).items() if k != 'seconds'}, gflops=trained.spent.gflops,
                  examples=examples, organelles=0 if trained.population is None else len(trained.population), ways={})
     if plan.measured.served:
-        return found | _served(trained) | ({'memory': _remembered(trained)} if 'memory' in also else {})
+        remembered = {'memory': _remembered(trained)} if 'memory' in also else {}
+        return found | _served(trained, plan.measured.id if budget else None) | remembered
     for name, tasks in sets.items():
         for way, evaluation in trained.ways(tasks).items():
             found['ways'].setdefault(way, {})[name] = _written(evaluation)

@@ -385,4 +385,6 @@ def session(model: nn.Module, plan: Plan) -> 'LeanRows | ModuleRows | WholeRows'
         inside = {name for layer in decoder.layers for name in layer.names.values()}
         longest = max(len(p) for p in plan.prompts) + plan.new
         if inside.issuperset(plan.names) and longest <= decoder.window: return LeanRows(decoder, plan, model.device)
+    if plan.before: raise ValueError("expected adapters inside the blocks of a common layout, without hooks, where "
+                                     "beginnings are handed over, got others; let each author read all itself")
     return ModuleRows(model, plan)

@@ -182,6 +182,12 @@ class Latent(Channel):
             f"{', '.join(ecology.population.kinds)} in the last block, which change no keys and "
             "values; set blocks or targets, or use board")
 
+    def _room(self, prompt: tuple[str, ...]) -> bool:
+        "Nor can it be handed over where attention does not reach back so far"
+        e = self.ecology
+        return super()._room(prompt) and e.host.kept([prompt], e.host.encode([prompt]), e.config.max_new_tokens,
+                                                     True) is not None
+
     def message(self, post: Post, turns: tuple[str, ...]) -> tuple[str, ...]:
         return Handed(super().message(post, turns), post.author)
 
@@ -206,6 +212,8 @@ def state(self: Channel) -> dict:
 @patch
 def restore(self: Channel, state: dict) -> None:
     posts, families = [_post(row) for row in state['posts']], {*self.ecology.market.families}
+    if bad := [p.author for p in posts if p.author not in self.ecology.population]:
+        raise _bad('posts by organelles that are alive', bad[0])
     if bad := [p.family for p in posts if p.family not in families]:
         raise _bad('posts of families of this ecology', bad[0])
     right = {kind: [_count(x) for x in state['right'][kind]] for kind in _KINDS}

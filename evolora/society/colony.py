@@ -106,6 +106,8 @@ class Colonies(Part):
         self.count, self.asked, self._owed = 0, 0, Bill()
         self._chances: dict[tuple[int, str], float] = {}     # of this round: (place, answer) -> that it is right
         self._verdicts: list[Verdict] = []                  # of this generation
+        self._fees: list[tuple[str, list[str], bool]] = []  # of this round: family, members, whether they pay
+        self._answering: set[str] = set()                   # members that hand in for a team in this round
 
     def __repr__(self) -> str:
         return f'Colonies({len(self.colonies)} of {self.count}, {sum(c.promoted for c in self.colonies)} promoted)'
@@ -129,7 +131,7 @@ class Colonies(Part):
 @patch
 def choose(self: Colonies, tasks: Sequence[Task], who: Sequence[str], places: Sequence[int]) -> Sequence[str]:
     "Colonies on trial answer beside the routed member, promoted ones name the member that answers"
-    probes = []
+    probes, who = [], self._without_verifier(tasks, who)
     for task, routed, place in zip(tasks, who, places):
         colony = self.of(task.family)
         if not colony or routed not in colony.members or self.asked >= self.config.routes: continue
@@ -142,10 +144,12 @@ def choose(self: Colonies, tasks: Sequence[Task], who: Sequence[str], places: Se
         c, form = probe.colony, self.ecology.host.form
         hands_in = picked(weights, texts, belief, probe.routed)
         team, routed = (form.grade(probe.task, texts[i]).success for i in (hands_in, probe.routed))
-        self._paid(probe, texts[hands_in], bool(team))
+        self._weighed(probe, texts[hands_in], bool(team))
         c.differences.append(int(team) - int(routed))
         c.routes = [n + x for n, x in zip(c.routes, (1, hands_in != probe.routed, int(team), int(routed)))]
-        if c.promoted: chosen[probe.place] = c.members[hands_in]
+        if c.promoted:
+            chosen[probe.place] = c.members[hands_in]
+            self._answering.add(c.members[hands_in])
     return [chosen[place] for place in places]
 
 @patch
@@ -176,8 +180,16 @@ def _answers(self: Colonies, probes: Sequence[Probe]) -> list[tuple[Probe, list[
 
 @patch
 def settled(self: Colonies, answers, prices) -> Bill:
-    bill, self._owed, self._chances = self._owed, Bill(), {}
+    bill, self._owed, self._chances, self._answering = self._owed, Bill(), {}, set()
+    for family, members, right in self._fees: self._paid(family, members, right)
+    self._fees = []
     return bill
+
+@patch
+def allows(self: Colonies, what: str, organelle: str) -> bool:
+    "Who hands in for a team in this round reads nothing, for it has answered; a verifier stays what it is"
+    return not (what == 'read' and organelle in self._answering
+                or what in ('leave', 'merge') and organelle == self.verifier)
 
 # %% ../../nbs/08_society/07_colony.ipynb #col00025
 ASK, _WORDS = 'Is that right?', ('no', 'yes')
@@ -209,20 +221,37 @@ def _question(self: Colonies, prompt: str | tuple[str, ...], text: str) -> tuple
     return (*((prompt,) if isinstance(prompt, str) else prompt), text, ASK)
 
 @patch
-def _paid(self: Colonies, probe: Probe, text: str, success: bool) -> None:
-    "The team pays for a right verdict on the answer that it hands in, and is paid for a wrong one"
-    chance, id, fee = self._chances.get((probe.place, text)), self.verifier, self.config.fee
-    if chance is None or id is None: return
-    e, yes, members = self.ecology, chance > .5, probe.colony.members
+def _without_verifier(self: Colonies, tasks: Sequence[Task], who: Sequence[str]) -> list[str]:
+    "Questions that the market would give to the verifier go to whoever is believed next"
+    e, id = self.ecology, self.verifier
+    if id is None or len(e.population) < 2: return list(who)
+    def other(family):
+        belief = e.market.belief(family)
+        return max((x for x in belief if x != id), key=belief.get)
+    return [other(task.family) if routed == id else routed for task, routed in zip(tasks, who)]
+
+@patch
+def _weighed(self: Colonies, probe: Probe, text: str, success: bool) -> None:
+    "The verdict on the answer that the team hands in is kept, with its grade; fees wait until all are graded"
+    chance = self._chances.get((probe.place, text))
+    if chance is None or self.verifier is None: return
+    e, yes = self.ecology, chance > .5
     words = e.host.tokenizer(_WORDS[yes], add_special_tokens=False)['input_ids']
     self._verdicts.append(Verdict(self._question(e.serving.prompts([probe.task])[0], text), words, yes == success))
+    self._fees.append((probe.colony.family, list(probe.colony.members), yes == success))
+
+@patch
+def _paid(self: Colonies, family: str, members: Sequence[str], right: bool) -> None:
+    "Members pay for a right verdict, and are paid for a wrong one"
+    e, id, fee = self.ecology, self.verifier, self.config.fee
+    members = [m for m in members if m in e.population and m != id]
+    if id is None or not members: return
+    payers, got = (members, [id]) if right else ([id], members)
     def gains(shares):
-        payers = members if yes == success else [id]
         paid = {who: min(fee / len(payers), shares[who]) for who in payers}
-        got = [id] if yes == success else members
         each = math.fsum(paid.values()) / len(got)
-        return {who: each * (who in got) - paid.get(who, 0.) for who in {**dict.fromkeys(payers), **dict.fromkeys(got)}}
-    if id not in members: e.market.trade(gains, probe.colony.family)
+        return {who: each * (who in got) - paid.get(who, 0.) for who in dict.fromkeys([*payers, *got])}
+    e.market.trade(gains, family)
 
 @patch
 def _taught(self: Colonies) -> Bill:
@@ -312,7 +341,8 @@ def _colony(row: dict, families: Sequence[str], alive) -> Colony:
 @patch
 def state(self: Colonies) -> dict:
     return {'colonies': [asdict(c) for c in self.colonies], 'tests': self.tests.state(), 'count': self.count,
-            'refuted': [list(x) for x in self.refuted], 'asked': self.asked, 'owed': list(self._owed)}
+            'refuted': [list(x) for x in self.refuted], 'asked': self.asked, 'owed': list(self._owed),
+            'verdicts': [[list(v.prompt), list(v.tokens), v.right] for v in self._verdicts]}
 
 @patch
 def restore(self: Colonies, state: dict) -> None:
@@ -321,8 +351,14 @@ def restore(self: Colonies, state: dict) -> None:
     tests, owed = ELond(**state['tests']), Bill(*map(float, state['owed']))
     counts = all(type(state[name]) is int and state[name] >= 0 for name in ('count', 'asked'))
     if not counts or len(state['refuted']) > 256 \
-            or not all(1 <= c.test <= len(tests.levels) for c in found):
-        raise ValueError("expected counts and tests of colonies, got others; restore the state from a copy")
+            or not all(1 <= c.test <= len(tests.levels) and (tests.found[c.test - 1] is None) != c.promoted
+                       for c in found) \
+            or not all(len(p) % 2 and all(isinstance(t, str) for t in p) and isinstance(right, bool)
+                       for p, _, right in state['verdicts']):
+        raise ValueError("expected counts, tests and verdicts of colonies, got others; restore the state from a copy")
+    e.serving.checked([(p, t) for p, t, _ in state['verdicts']])
+    self._verdicts = [Verdict(tuple(p), list(t), right) for p, t, right in state['verdicts']]
+    self._chances, self._fees, self._answering = {}, [], set()
     self.colonies, self.tests, self._owed = found, tests, owed
     self.count, self.asked = state['count'], state['asked']
     self.refuted = [[str(x) for x in row] for row in state['refuted']]
@@ -331,29 +367,34 @@ def restore(self: Colonies, state: dict) -> None:
 def team_exam(ecology, members: Sequence[str], tasks: Sequence[Task], *, answer: str = 'likelihood',
               seed: int = 0) -> pd.DataFrame:
     "A row a question: right or not, by the team, by its best member, and by that one answering as often; with GFLOPs"
-    e, n, rows = ecology, len(members), []
+    e, n, rows, most = ecology, len(members), [], 8 * len(members)
     if n < 2 or any(id not in e.population for id in members):
         raise ValueError(f"expected two or more organelles that are alive, got {', '.join(members)[:60] or 'none'}; "
                          f"known: {', '.join(e.population.ids[:20])}")
+    if answer not in ('vote', 'likelihood'): raise ValueError(f"expected vote or likelihood, got {answer!r:.40}")
     prompts, host = e.host.form.prompts(tasks), e.host
     best = [max(members, key=e.market.belief(t.family).get) for t in tasks]
-    def made(who, purpose):
-        return e.population.generate([p for p in prompts for _ in range(n)], who, rows=e.config.batch,
-                                     seeds=[seed_of(seed, purpose=f'{purpose} {i}', organelle=t.id) for t in tasks
-                                            for i in range(n)], max_new_tokens=e.config.max_new_tokens,
+    def made(who, each):
+        return e.population.generate([p for p in prompts for _ in range(each)], who, rows=e.config.batch,
+                                     seeds=[seed_of(seed, purpose=f'team {i}', organelle=t.id) for t in tasks
+                                            for i in range(each)], max_new_tokens=e.config.max_new_tokens,
                                      temperature=e.controls.config.temperature)
-    team, alone = made([*members] * len(tasks), 'team'), made([b for b in best for _ in range(n)], 'team')
-    cost = lambda answers, part: float(answers.flops[part].sum()) / 1e9
+    team, alone = made([*members] * len(tasks), n), made([b for b in best for _ in range(most)], most)
     for k, task in enumerate(tasks):
-        part, belief = slice(k * n, k * n + n), [e.market.belief(task.family)[id] for id in members]
-        texts, weights, more = team.texts[part], voted(team.texts[part], belief), 0.
+        part, own, belief = slice(k * n, k * n + n), slice(k * most, (k + 1) * most), [
+            e.market.belief(task.family)[id] for id in members]
+        texts, weights, cost = team.texts[part], voted(team.texts[part], belief), float(team.flops[part].sum()) / 1e9
         if answer == 'likelihood' and len({*texts}) > 1:
             found = score(e.population, [prompts[k]] * n, team.tokens[part], list(members), **e.serving.how)
-            weights, more = held_likely(found.likelihoods, belief), billed(found).gflops
-        routed, several = members.index(best[k]), alone.texts[part]
+            weights, cost = held_likely(found.likelihoods, belief), cost + billed(found).gflops
+        # Of its own answers each has read a share of the question: all of it, and what each took to write.
+        whole, shared = alone.alone[own] / 1e9, alone.flops[own] / 1e9
+        reading = float((whole - shared).max()) * most / (most - 1)
+        spent = reading + np.cumsum(whole - reading)
+        several = alone.texts[own][:max(1, int((spent <= cost).sum()))]
         right = lambda text: bool(host.form.grade(task, text).success)
+        routed = members.index(best[k])
         rows.append(dict(task=task.id, family=task.family, team=right(texts[picked(weights, texts, belief, routed)]),
-                         best=right(several[0]), often=right(max(several, key=several.count)),
-                         team_gflops=cost(team, part) + more, often_gflops=cost(alone, part),
-                         best_gflops=cost(alone, part) / n))
+                         best=right(several[0]), often=right(max(several, key=several.count)), answers=len(several),
+                         team_gflops=cost, often_gflops=float(spent[len(several) - 1]), best_gflops=float(whole[0])))
     return pd.DataFrame(rows)

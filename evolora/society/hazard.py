@@ -6,6 +6,8 @@
 __all__ = ['HazardConfig', 'levied', 'Hazard']
 
 # %% ../../nbs/08_society/05_hazard.ipynb #hzd00004
+from math import fsum
+
 from pydantic import Field, model_validator
 
 from ..ecology.parts import Bill, Part, PartConfig
@@ -47,13 +49,24 @@ class Hazard(Part):
         "An organelle lays something aside"
         c = self.config
         self.ecology.market.lay_aside(f'{id} reserve', None, lambda shares, inside: {
-            id: max(min(c.save * shares[id], c.toll - inside), 0.)})
+            id: max(min(c.save * shares[id], c.toll * fsum(shares.values()) - inside), 0.)})
 
-    def _breaks(self, id: str) -> None:
-        "An organelle gets its reserve back"
-        self.ecology.market.lay_aside(f'{id} reserve', None, lambda shares, inside: {id: -inside})
+    def _covers(self, id: str) -> float:
+        "A reserve pays the others as much of a toll as is in it: the part of the toll that is paid"
+        paid = []
+        def gives(shares, inside):
+            due = self.config.toll * fsum(shares.values())
+            paid.append(min(inside / due, 1.) if due else 1.)
+            return {other: -paid[-1] * due / (len(shares) - 1) for other in shares if other != id}
+        self.ecology.market.lay_aside(f'{id} reserve', None, gives)
+        return fsum(paid) / len(paid)
 
-    def leaves(self, one: Organelle) -> None: self._breaks(one.id)
+    def gives(self, organelle: str) -> None:
+        "What is in a reserve is a stake again"
+        self.ecology.market.lay_aside(f'{organelle} reserve', None, lambda shares, inside: {organelle: -inside})
+
+    def leaves(self, one: Organelle) -> None: self.gives(one.id)
+    def accounts(self) -> set[str]: return {f'{id} reserve' for id in self.ecology.population.ids}
 
     def renew(self) -> Bill:
         e, c, rng = self.ecology, self.config, self.rng()
@@ -64,13 +77,13 @@ class Hazard(Part):
             if not met:
                 if c.save: self._saves(one.id)
                 continue
-            self._breaks(one.id)
+            left = c.toll * (1 - self._covers(one.id))
             held = e.market.balance(one.id)
-            if held < c.toll:
+            if held < left:
                 self.note('died', one.id, held=held, winter=self.is_winter)
-                e.demography.bury(one.id, e.generation, f'a hazard: it held {held:.3f} of all stakes, and the toll was '
-                                                        f'{c.toll:g}')
+                e.demography.bury(one.id, e.generation, f'a hazard: it held {held:.3f} of all stakes, and '
+                                                        f'{left:.3f} of the toll was due')
             else:
-                self.note('paid', one.id, held=held, winter=self.is_winter)
-                e.market.trade(lambda shares: levied(shares, one.id, c.toll))
+                self.note('paid', one.id, held=held, saved=c.toll - left, winter=self.is_winter)
+                if left: e.market.trade(lambda shares: levied(shares, one.id, left))
         return Bill()

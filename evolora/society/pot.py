@@ -27,7 +27,7 @@ def subsidies(shares: dict[str, float], floor: float, available: float) -> dict[
 # %% ../../nbs/08_society/09_pot.ipynb #pot00010
 class PotConfig(PartConfig):
     "What members pay, and what is paid for them"
-    tax: float = Field(.05, ge=0, le=1, description='part of its stakes that each member of a promoted colony pays '
+    tax: float = Field(.05, ge=0, le=.9, description='part of its stakes that each member of a promoted colony pays '
                                                     'after a generation')
     reserve: float = Field(.5, ge=0, le=1, description='part of the pot that is never paid as a subsidy')
     floor: float = Field(.5, ge=0, le=1, description='part of the mean of members below which one is helped')
@@ -101,6 +101,8 @@ class Pot(Part):
         child = e.demography.bear(made, e.generation, part=0.)
         self.note('child', child.id, parents, paid=self.inside(account))
         e.market.lay_aside(account, colony.family, lambda shares, inside: {child.id: -inside})
+
+    def accounts(self) -> set[str]: return {*self.teams}
 
     def state(self) -> dict: return {'teams': {account: [family, list(members)] for account, (family, members)
                                                in self.teams.items()}}

@@ -76,9 +76,10 @@ class Rater(Part):
 
     def choose(self, tasks: Sequence[Task], who: Sequence[str], places: Sequence[int]) -> Sequence[str]:
         made = []
-        for task, routed, place in zip(tasks, who, places):
-            self.asked.pop(task.prompt, None)
-            self.asked[task.prompt] = task.family
+        for task, routed, place, prompt in zip(tasks, who, places, self.ecology.serving.prompts(tasks)):
+            put = prompt if isinstance(prompt, str) else prompt[-1]     # as people see it
+            self.asked.pop(put, None)
+            self.asked[put] = task.family
             rng = self.rng(f'ask {place}')
             known = self.thumbs.get(task.family) and rng.random() < self.config.share
             made.append(self.liked(task.family, rng) if known else routed)

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from evolora.economy.market import Audit, Book, Market, MarketConfig, likelihood_of
+from evolora.economy.book import Book
+from evolora.economy.market import Audit, Market, MarketConfig, likelihood_of
 
 IDS = [f'o{i}' for i in range(1, 7)]
 chance = st.floats(0, 1)

@@ -52,11 +52,19 @@ def test_knobs_stay_in_ranges_that_can_be_turned(host):
         assert all(low <= knobs[name] <= high for name, (low, high) in RANGES.items())
 
 
-def test_judged_are_questions_that_did_not_choose(host):
-    table = meta_study(host, load_config('debug'), seeds=(1,), lives=2, rounds=1, budget=8., questions=8, judge=16)
+def test_judged_are_questions_that_did_not_choose(host, monkeypatch):
+    asked = []
+    exam = MetaLife.exam
+    def noted(self, tasks):
+        asked.append({t.prompt for t in tasks})
+        return exam(self, tasks)
+    monkeypatch.setattr(MetaLife, 'exam', noted)
+    table = meta_study(host, load_config('debug'), seeds=(1,), lives=2, rounds=1, budget=8., questions=64, judge=128)
     assert table.strategy.tolist() == [*STRATEGIES] and np.ptp(table.gflops) < .1 * table.gflops.mean()
+    chose, judged = set.union(*(x for x in asked if len(x) <= 64)), [x for x in asked if len(x) > 64]
+    assert len(judged) == 3 and not any(x & chose for x in judged)
 
 
 def test_what_no_strategy_could_do_is_refused(host):
-    for wrong in (dict(strategy='guess'), dict(lives=1), dict(rounds=0), dict(budget=0.)):
+    for wrong in (dict(strategy='guess'), dict(lives=1), dict(rounds=0), dict(budget=0.), dict(budget=.01)):
         with pytest.raises(ValueError, match='^expected '): meta(host, load_config('debug'), **wrong)

@@ -9,7 +9,8 @@ from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.parts import Graded
-from evolora.economy.market import Book, Market, MarketConfig
+from evolora.economy.book import Book
+from evolora.economy.market import Market, MarketConfig
 from evolora.evaluation.world_exam import exam_in_world
 from evolora.host.model import load_host
 from evolora.society.allocation import Auction, Sharing, Thompson, auctioned, traded

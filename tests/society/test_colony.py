@@ -168,8 +168,10 @@ def test_what_the_verifier_holds_right_is_handed_in_and_paid_for(host, monkeypat
     c.promoted, tasks = True, asked(e, n=8)
     before = e.market.belief('string.sort')
     part.choose(tasks, ['o2'] * len(tasks), range(len(tasks)))
-    verdicts, after = list(part._verdicts), e.market.belief('string.sort')
-    assert verdicts and part._owed.gflops > 0
+    assert e.market.belief('string.sort') == before, 'whoever chooses after it cannot tell how it was graded'
+    verdicts, bill = list(part._verdicts), part.settled([], [])
+    after = e.market.belief('string.sort')
+    assert verdicts and bill.gflops > 0 and not part._fees
     won = sum(v.right for v in verdicts) - sum(not v.right for v in verdicts)
     assert after[verifier] - before[verifier] == pytest.approx(.01 * won)
     assert after['o2'] - before['o2'] == pytest.approx(after['o3'] - before['o3'])
@@ -193,6 +195,40 @@ def test_a_verifier_learns_from_its_verdicts_and_from_nothing_else_of_the_team(h
     assert {*lesson.organelles} == {verifier} and len(lesson) == n and abs(lesson.advantage.sum()) < 1e-9
     assert bill.gflops > 0 and not part._verdicts and not e.population.is_noop(verifier)
     assert verifier not in {id for c in part.colonies for id in c.members}
+
+
+def test_a_verifier_is_asked_nothing_else_and_keeps_its_seat(host, monkeypatch):
+    e, part, c, verifier = judged(host, lambda text: .5, monkeypatch)
+    tasks = asked(e, n=4)
+    e.market.trade(lambda shares: {verifier: .9 * shares['o1'], 'o1': -.9 * shares['o1']})
+    who = part._without_verifier(tasks, [verifier, 'o2', verifier, 'o3'])
+    belief = e.market.belief('string.sort')
+    best = max((x for x in belief if x != verifier), key=belief.get)
+    assert who == [best, 'o2', best, 'o3']
+    assert not part.allows('leave', verifier) and not part.allows('merge', verifier) and part.allows('leave', 'o2')
+
+
+def test_verdicts_that_wait_are_saved_and_others_are_dropped(host, monkeypatch):
+    e, part, c, verifier = judged(host, lambda text: .9, monkeypatch)
+    tasks = asked(e, n=8)
+    part.choose(tasks, ['o2'] * len(tasks), range(len(tasks)))
+    part.settled([], [])
+    state, waiting = part.state(), list(part._verdicts)
+    assert waiting
+    part._verdicts, part._chances = [], {(0, 'x'): .5}
+    part.restore(json.loads(json.dumps(state)))
+    assert part._verdicts == waiting and not part._chances
+    with pytest.raises(ValueError, match='restore the state from a copy'):
+        part.restore(state | {'verdicts': [[['a', 'b'], [5], True]]})
+
+
+def test_who_hands_in_for_a_team_reads_no_message(host):
+    e, part, c = with_colony(host)
+    c.promoted, tasks = True, asked(e)
+    chosen = part.choose(tasks, ['o2'] * len(tasks), range(len(tasks)))
+    assert not any(part.allows('read', id) for id in {*chosen})
+    part.settled([], [])
+    assert all(part.allows('read', id) for id in {*chosen})
 
 
 def test_without_a_verifier_a_team_goes_by_likelihood_and_one_is_founded_where_a_seat_is_free(host):

@@ -65,13 +65,15 @@ def test_a_reserve_pays_a_toll_and_goes_with_its_owner(host):
     inside = lambda: [b.aside.get(account, 0.) for b in e.market.books.values()]
     whole = lambda: all(fsum((*b.stakes.values(), *b.aside.values())) == b.total for b in e.market.books.values())
     for _ in range(6): part.renew()
-    assert inside() == pytest.approx([.1] * 3) and whole() and not any('o1 reserve' in b.aside
+    assert all(.07 < x <= .1001 for x in inside()) and whole() and not any('o1 reserve' in b.aside
                                                                      for b in e.market.books.values())
     e.market.trade(lambda shares: {'o2': -.99 * shares['o2'], 'o1': .99 * shares['o2']})     # a bad streak
     assert e.market.balance('o2') < .1
     part.config = part.config.model_copy(update={'chance': 1.})
+    before, stake = e.market.balance('o2'), e.market.books[''].stakes['o2']
     part.renew()
-    assert 'o2' in e.population and inside() == [0.] * 3 and whole(), 'poor, but it had saved'
+    assert 'o2' in e.population and max(inside()) < .03 and whole(), 'poor, but it had saved'
+    assert e.market.balance('o2') < before + .1, 'and it is not rich now'
     part.config = part.config.model_copy(update={'chance': 0.})
     part.renew()
     e.demography.bury('o2', 0, 'a test')

@@ -12,7 +12,7 @@ from evolora.host.model import load_host
 
 ALL = {'archive': {'odds': 1.5, 'most': 3}, 'allocation': {'rule': 'sharing'}, 'guard': {'cap': .5, 'gini': .4},
        'morphogenesis': {'budget': 24, 'every': 1, 'used': 0.},
-       'hazard': {'chance': .1, 'toll': .02, 'year': 2, 'length': 1},
+       'hazard': {'chance': .1, 'toll': .02, 'year': 2, 'length': 1, 'save': .1},
        'board': {'read': .5, 'shuffle': .4},
        'cache': {'read': .4, 'shuffle': .4}, 'latent': {'read': .4, 'shuffle': .4},
        'colony': {'probe': 1., 'answer': 'verifier'}, 'pot': {},
@@ -41,7 +41,14 @@ def test_a_life_with_everything_on_goes_on_bit_for_bit(habits, tmp_path):
     assert {*ALL} == {*_LIBRARY}
     config = changed_config(load_config('worlds'), LIFE | {'society': ALL})
     one = Ecology(habits, config, seed=1)
-    one.run(4, log=None)
+    one.run(3, log=None)
+    colonies = one.society['colony']
+    for c in colonies.colonies[:1]:                             # no team is promoted in so short a life
+        colonies.tests.close(c.test, 1e9)
+        c.promoted, c.differences = True, []
+    one.step()
+    accounts = {name for b in one.market.books.values() for name in b.aside}
+    assert any('pot' in name for name in accounts) and any('reserve' in name for name in accounts)
     two = Ecology(habits, config, seed=1)
     read_checkpoint(write_checkpoint(tmp_path, one), two)
     events = set()
