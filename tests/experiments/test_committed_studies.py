@@ -8,18 +8,19 @@ from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
 from evolora.experiments.study_report import places
 from evolora.experiments.study_results import Results, crossed
+from evolora.experiments.world_map import lead_map
 from evolora.tasks.task_sets import task_hashes
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_kinds', 'worlds_memory',
-             'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map',
+             'worlds_memory', 'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
 def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
-                      if name not in ('worlds_static', 'worlds_kinds')}     # of several budgets, or worlds
+                      if name not in ('worlds_static', 'worlds_kinds', 'worlds_map')}     # of several budgets, or worlds
 
 
 @pytest.mark.parametrize('name', COMMITTED)
@@ -49,6 +50,15 @@ def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
     found = crossed(100 * (own.right(a, ('id',), way) - own.right(b, ('id',), way)), own.labels(('id',)))
     text = '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−')
     assert text.replace(' [', ' points [') in README or text in README, text
+
+
+def test_readme_says_how_far_the_map_reaches():
+    study = Study('worlds_map', RESULTS / 'worlds_map')
+    for single, text in ((True, 'begun anew {:+.1f} to {:+.1f} points'), (False, 'without births {:+.1f} to {:+.1f}.')):
+        lead = 100 * lead_map(study.plan, study.cells(), single=single).lead
+        assert text.format(lead.min(), lead.max()).replace('-', '−') in README
+    first = lead_map(study.plan, study.cells()).set_index('world').lead
+    assert first.idxmax() == 'together_4' and first.idxmin() == 'seats_16'
 
 
 @pytest.mark.parametrize('budget', (1000., 3000.))
