@@ -212,7 +212,7 @@ def worlds(json: _JSON = False, quick: _QUICK = False, seeds: _SEEDS = None, job
                           'changes, beside '
                           'successive halving and beside one that keeps the preset\'s.')
 def society(json: _JSON = False, quick: _QUICK = False, out: _OUT = None, seeds: _SEEDS = None,
-            budget: Annotated[float, typer.Option(min=1, help='GFLOPs of each life.')] = 120.):
+            budget: Annotated[float, typer.Option(min=20, max=1e6, help='GFLOPs of each life.')] = 120.):
     "What does each part of society do? Takes about ten minutes."
     new_file(out)
     import pandas as pd
