@@ -20,7 +20,7 @@ COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'world
 
 @pytest.fixture(scope='module')
 def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
-                      if name not in ('worlds_static', 'worlds_kinds', 'worlds_map')}     # of several budgets, or worlds
+                      if name not in ('worlds_static', 'worlds_kinds', 'worlds_map')}    # of several budgets, worlds
 
 
 @pytest.mark.parametrize('name', COMMITTED)
