@@ -32,6 +32,8 @@ from ..economy import prices as money
 from ..economy.market import Market
 from ..host.model import Generation as Answers, Host
 from ..organelles import handing
+from ..organelles.learning_rules import RULES
+from ..organelles.learning_trial import check_learning
 from ..organelles.lessons import Lesson
 from ..organelles.population import Population
 from ..organelles.updates import Plasticity
@@ -57,6 +59,7 @@ class Ecology:
         self.population = Population(host, capacity=config.capacity + 1, max_rank=config.max_rank, alpha=config.alpha,
                                      targets=tuple(config.targets), blocks=config.blocks)
         self.plasticity = Plasticity(self.population, config.plasticity)
+        if config.plasticity.rule not in RULES.reserved: check_learning(self.population, config.plasticity.rule)
         self.market = Market(config.market, config.families)
         self.curriculum = Curriculum(config.curriculum, list(self.cells.values()))
         self.examiner = Examiner(self.population, temperature=config.temperature, max_new_tokens=config.max_new_tokens,

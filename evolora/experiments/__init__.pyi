@@ -2,6 +2,7 @@ from . import baselines as baselines
 from . import changing_worlds as changing_worlds
 from . import crash_recovery as crash_recovery
 from . import gate_calibration as gate_calibration
+from . import host_zoo as host_zoo
 from . import lab_overhead as lab_overhead
 from . import merge_ablation as merge_ablation
 from . import merge_audit as merge_audit

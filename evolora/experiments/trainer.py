@@ -25,6 +25,8 @@ from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.run_folder import config_hash
 from ..economy.prices import EconomyConfig, reward
 from ..host.model import Host
+from ..organelles.learning_rules import RULES
+from ..organelles.learning_trial import check_learning
 from ..organelles.lessons import Lesson
 from ..organelles.population import Population, Traits
 from ..organelles.updates import Plasticity, PlasticityConfig
@@ -145,6 +147,7 @@ class Trainer:
                 for i, family in enumerate(families)]
         self.niches = {id: [c for c in self.cells if f in (None, c.family)] for id, f in zip(born, families)}
         self.plasticity = Plasticity(self.population, condition.plasticity)
+        if condition.plasticity.rule not in RULES.reserved: check_learning(self.population, condition.plasticity.rule)
         self.spent, self.updates, self.examples, self.each = Spent(), 0, examples, {}
         self.pool = draw_tasks(self.cells, stream='train', n=examples, seed=seed) if examples else []
 

@@ -18,9 +18,10 @@ from .flops import (
     FlopMeter as FlopMeter, WholeMeter as WholeMeter,
 )
 from .adapters import (
-    AdapterStack as AdapterStack, Factors as Factors, RowAdapters as RowAdapters, attached as attached,
-    blocks_of as blocks_of, check_factors as check_factors, names_here as names_here, read_peft as read_peft,
-    read_tensors as read_tensors, target_linears as target_linears, write_peft as write_peft,
+    ALL_LINEAR as ALL_LINEAR, AdapterStack as AdapterStack, Factors as Factors, LLAMA_MAPS as LLAMA_MAPS,
+    RowAdapters as RowAdapters, attached as attached, blocks_of as blocks_of, check_factors as check_factors,
+    names_here as names_here, read_peft as read_peft, read_tensors as read_tensors, shape_of as shape_of,
+    target_linears as target_linears, write_peft as write_peft,
 )
 from .engine import (
     LeanRows as LeanRows, ModuleRows as ModuleRows, Plan as Plan, Record as Record, SEATS as SEATS,

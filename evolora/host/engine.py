@@ -270,7 +270,7 @@ class ModuleRows:
         logits = out.logits.flatten(0, 1)
         logits = logits if len(logits) == len(at) else logits.index_select(0, at)
         if record: record.note(residual[0].flatten(0, 1).index_select(0, at), logits)
-        return logits, out.past_key_values
+        return logits, out.get('past_key_values')
 
     def read(self, record: Record | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         "Read the prompts; the logits of every row's first token, and the group of every row"
@@ -377,9 +377,6 @@ class WholeRows(ModuleRows):
 def session(model: nn.Module, plan: Plan) -> 'LeanRows | ModuleRows | WholeRows':
     "The leanest way that this model allows"
     if reads_whole(model): return WholeRows(model, plan)
-    if getattr(model, '_is_stateful', False):
-        raise ValueError(f"expected a host that keeps keys and values, got {type(model).__name__}, which keeps a state "
-                         "that rows cannot share; choose a model with attention in every layer")
     if supported(model) and not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
         decoder = Decoder(model)
         inside = {name for layer in decoder.layers for name in layer.names.values()}

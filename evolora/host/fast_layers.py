@@ -37,8 +37,11 @@ def supported(model: nn.Module) -> bool:
 
 # %% ../../nbs/04_host/01_fast_layers.ipynb #0b4e7156
 def reads_whole(model: nn.Module) -> bool:
-    "Whether the model takes whole texts only, each in a row of its own: no cache, and no mask between tokens"
-    return getattr(model, 'reads_whole', False)
+    "Whether the model takes whole texts only, each in a row of its own: it has no cache, or one that rows cannot share"
+    config = model.config.get_text_config()
+    kinds = getattr(config, 'layer_types', None) or getattr(config, 'layers_block_type', None) or []
+    other = any(not k.endswith('attention') or k == 'linear_attention' for k in kinds)   # convolutions, recurrences
+    return other or getattr(model, 'reads_whole', False) or getattr(model, '_is_stateful', False)
 
 # %% ../../nbs/04_host/01_fast_layers.ipynb #2d1f4674
 def _side_by_side(tensors: list[torch.Tensor]) -> torch.Tensor | None:

@@ -17,6 +17,12 @@ from .fast_layers import reads_whole
 
 # %% ../../nbs/04_host/02_flops.ipynb #22a92e98
 @dataclass(frozen=True)
+class _Squared:
+    "What attention of a whole text to itself costs"
+    factor: int
+    def __call__(self, tokens: int) -> int: return self.factor * tokens * tokens
+
+@dataclass(frozen=True)
 class FlopMeter:
     "Analytic cost of a decoder's forward pass, in floating-point operations"
     linear: int         # weights of the linear maps inside the blocks
@@ -29,9 +35,14 @@ class FlopMeter:
         config, head = model.config.get_text_config(), model.get_output_embeddings()
         linear = sum(m.weight.numel() for m in model.modules() if isinstance(m, (torch.nn.Linear, Conv1D))
                      and m is not head)
-        if reads_whole(model): return WholeMeter(linear, head.weight.numel(), 0, model.mixing)
-        width = getattr(config, 'head_dim', None) or config.hidden_size // config.num_attention_heads
-        return cls(linear, head.weight.numel(), 4 * config.num_hidden_layers * config.num_attention_heads * width)
+        if hasattr(model, 'mixing'): return WholeMeter(linear, head.weight.numel(), 0, model.mixing)
+        heads = getattr(config, 'num_attention_heads', 0)
+        width = heads and (getattr(config, 'head_dim', None) or config.hidden_size // heads)
+        if not reads_whole(model): return cls(linear, head.weight.numel(), 4 * config.num_hidden_layers * heads * width)
+        # What a state is updated with is little beside the maps; layers with attention are counted.
+        kinds = getattr(config, 'layer_types', None) or getattr(config, 'layers_block_type', None) or []
+        layers = sum('attention' in k and 'linear' not in k for k in kinds)
+        return WholeMeter(linear, head.weight.numel(), 0, _Squared(4 * layers * heads * width))
 
     def forward(self, tokens: int, *, past: int = 0, logits: int | None = None) -> int:
         "One forward pass over `tokens` new tokens after `past` cached ones, with logits at `logits` of them (all)"

@@ -90,7 +90,7 @@ class Host:
         self.ends = sorted({*ends, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])})
         if not self.ends: raise ValueError(f"host {id} has no end-of-sequence token; give its tokenizer an eos_token")
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.ends[0]
-        self.prefixes = Prefixes()
+        self.prefixes, self.tried = Prefixes(), {}      # what later rooms found out by trying this model
 
     device = property(lambda self: self.model.device)
     dtype = property(lambda self: self.model.dtype)

@@ -1,5 +1,6 @@
 from . import handing as handing
 from . import learning_rules as learning_rules
+from . import learning_trial as learning_trial
 from . import lessons as lessons
 from . import population as population
 from . import scoring as scoring
@@ -9,7 +10,8 @@ from .population import (
     founder_factors as founder_factors,
 )
 from .lessons import (
-    LONGEST as LONGEST, Lesson as Lesson, Trees as Trees, plant as plant,
+    LONGEST as LONGEST, Lesson as Lesson, Trees as Trees, inputs_of as inputs_of, longest_of as longest_of,
+    plant as plant, takes_trees as takes_trees,
 )
 from .learning_rules import (
     Credit as Credit, Directions as Directions, RULES as RULES, Reading as Reading, backprop as backprop,
@@ -26,4 +28,8 @@ from .scoring import (
 )
 from .handing import (
     Handed as Handed, answers as answers, reach as reach,
+)
+from .learning_trial import (
+    LIMIT as LIMIT, PROMPTS as PROMPTS, Trial as Trial, check_learning as check_learning,
+    try_learning as try_learning,
 )

@@ -17,25 +17,12 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..host.adapters import blocks_of
-from ..host.fast_layers import reads_whole
 from ..host.model import tiny_host
 from ..host.sampling import copies_of
-from .lessons import Lesson, Trees, plant
+from .lessons import Lesson, Trees, inputs_of, longest_of, plant, takes_trees
 from .population import Population
 from ..utils.randomness import stream
 from ..utils.registry import Parts, fingerprint
-
-# %% ../../nbs/05_organelles/03_learning_rules.ipynb #d3ef3da7
-def _mask(config, trees: Trees, dtype: torch.dtype):
-    "The attention mask that transformers takes as it is; one for each kind of layer where there are several"
-    def floating(visible):
-        own = torch.eye(visible.shape[-1], dtype=torch.bool, device=visible.device)
-        hidden = ~(visible | own)[:, None]      # padding sees itself, or softmax would divide by nothing
-        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, torch.finfo(dtype).min)
-    kinds = set(getattr(config, 'layer_types', None) or [])
-    if 'sliding_attention' not in kinds: return floating(trees.visible)
-    near = trees.positions[:, :, None] - trees.positions[:, None, :] < config.sliding_window
-    return {k: floating(trees.visible & near if k == 'sliding_attention' else trees.visible) for k in kinds}
 
 # %% ../../nbs/05_organelles/03_learning_rules.ipynb #750dfe53
 class Reading:
@@ -47,20 +34,18 @@ class Reading:
         self.A, self.B = ({n: x[n][slots.to(stack.device), :rank].requires_grad_() for n in population.shapes}
                           for x in (stack.A, stack.B))
         self.scale = torch.tensor([population.scale(id) for id in organelles], device=stack.device)[:, None, None]
-        head, config = self.model.get_output_embeddings(), self.model.config.get_text_config()
-        cap = getattr(config, 'final_logit_softcapping', None)
-        self.readout = (lambda x: head(x)) if cap is None else (lambda x: (head(x) / cap).tanh() * cap)
 
     @contextmanager
     def _hooked(self, trees: Trees, cut: bool, noise: dict | None):
         "Hooks that add the adapters, note what came in, and, when `cut`, keep each block to itself"
         def adapt(name):
             def add(module, args, out):
-                x, mine = args[0], trees.owner
+                # Some architectures lay all tokens behind each other in front of a map.
+                x, mine = args[0].reshape(*trees.ids.shape, -1), trees.owner
                 self.inputs[name] = x
                 inner = torch.bmm(x.to(self.A[name].dtype), self.A[name][mine].mT)
                 if noise is not None: inner = inner + noise[name]
-                return out + torch.bmm(inner, (self.scale * self.B[name])[mine]).to(out.dtype)
+                return out + torch.bmm(inner, (self.scale * self.B[name])[mine]).to(out.dtype).view_as(out)
             return add
         def alone(module, args, keywords):
             if args: return (args[0].detach(), *args[1:]), keywords
@@ -69,8 +54,11 @@ class Reading:
         def leaf(module, args, out):
             self.residual = (out if torch.is_tensor(out) else out[0]).detach().requires_grad_()
             return self.residual if torch.is_tensor(out) else (self.residual, *out[1:])
+        def wanted(module, args): return args[0].flatten(0, -2)[trees.at][None]
         blocks, handles = list(blocks_of(self.model).values()), []
         try:
+            # The model's own way to its logits, which may scale or cap them, at the positions that are wanted.
+            handles += [self.model.get_output_embeddings().register_forward_pre_hook(wanted)]
             handles += [self.model.get_submodule(n).register_forward_hook(adapt(n)) for n in self.A]
             handles += [b.register_forward_pre_hook(alone, with_kwargs=True) for b in blocks if cut]
             handles += [b.register_forward_hook(note) for b in blocks]
@@ -85,19 +73,14 @@ def read(self: Reading, trees: Trees, *, grad: bool = True, cut: bool = False, n
         ) -> torch.Tensor:
     "Log-probability of each line's token; with `grad` the blocks' inside can be differentiated afterwards"
     self.inputs, self.outputs, self.trees = {}, [], trees
-    config = self.model.config.get_text_config()
-    mask = None if reads_whole(self.model) else _mask(config, trees, self.model.dtype)
-    keywords = dict(attention_mask=mask, position_ids=trees.positions, use_cache=False)
-    core = self.model.base_model
-    with self._hooked(trees, cut, noise):
-        # The readout is always differentiated: that is where the error comes from.
-        with torch.set_grad_enabled(grad):
-            first = self.model.get_input_embeddings()(trees.ids) if trees.stream is None else trees.stream
-        blocks = list(blocks_of(self.model).values())
-        with _passed_by(blocks[:trees.begin]), torch.enable_grad() if grad else _only_readout(blocks[-1]):
-            hidden = core(inputs_embeds=first, **keywords).last_hidden_state
+    first = {'input_ids': trees.ids} if trees.stream is None else {'inputs_embeds': trees.stream}
+    blocks = list(blocks_of(self.model).values())
+    # The readout is always differentiated: that is where the error comes from.
+    with self._hooked(trees, cut, noise), _passed_by(blocks[:trees.begin]):
+        with torch.enable_grad() if grad else _only_readout(blocks[-1]):
+            logits = self.model(**first, **inputs_of(self.model, trees)).logits
     with torch.enable_grad():
-        logits = self.readout(hidden.flatten(0, 1)[trees.at]).float() / self.temperature
+        logits = logits.flatten(0, -2).float() / self.temperature
         return logits.log_softmax(-1).gather(-1, trees.tokens[:, None])[:, 0]
 
 @contextmanager
@@ -249,13 +232,14 @@ def learning_flops(population: Population, lesson: Lesson, rule: str, *, pairs: 
     head, share = (np.array(kept.lengths), kept.shares(encoded, lesson.organelles)[1]) if kept else (0 * new, 0 * new)
     upper = (len(blocks) - min(adapted)) / len(blocks) if kept else 1
     asked, later = np.array([len(e) for e in encoded]) - head, new - 1
-    copies = 1 if alone or reads_whole(host.model) else copies_of(encoded, lesson.organelles)
+    texts = not kept and not takes_trees(host, longest_of(encoded, lesson.answers))
+    copies = 1 if alone or texts else copies_of(encoded, lesson.organelles)
     below = [None] * len(lesson) if alone or not lesson.below else lesson.below
     above = np.array([upper if x is not None else 1 for x in below])
     passes = lambda tokens, past: np.array([meter.forward(int(t), past=int(k), logits=0)
                                             for t, k in zip(tokens, past)], float)
-    # A host that reads whole texts reads each row in one pass, which is not the sum of two.
-    layers = (passes(asked + later, head) if reads_whole(host.model)
+    # A text by itself is read in one pass, which is not the sum of two.
+    layers = (passes(asked + later, head) if texts
               else passes(asked, head) / copies + passes(later, head + asked))
     again = passes(head, 0 * head) * share * upper if kept else 0 * new
     own = (np.array([population.adapter_flops_per_token(id) for id in lesson.organelles])

@@ -9,6 +9,7 @@ __all__ = ['Traits', 'Organelle', 'Population', 'founder_factors', 'delta_norm']
 import hashlib
 import math
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,9 +21,11 @@ import safetensors.torch
 import torch
 from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import nn
 
 from ..host.adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, read_peft, read_tensors,
-                              names_here, target_linears, write_peft)
+                              names_here, shape_of, target_linears, write_peft)
+from ..host.fast_layers import reads_whole
 from ..host.model import Generation, Host, check_room
 from ..host.sampling import Authors, Trace, trace
 from ..utils.files import about, digest as digest_of, read_json, write_whole
@@ -64,7 +67,7 @@ class Population:
                              "'down_proj') suits most models")
         self.host, self.alpha = host, float(alpha)
         self.targets = targets if blocks is None else tuple(linears)
-        self.shapes = {n: tuple(m.weight.shape) for n, m in linears.items()}
+        self.shapes = {n: shape_of(m) for n, m in linears.items()}
         self.stack = AdapterStack(self.shapes, capacity=capacity, max_rank=max_rank,
                                   device=next(iter(linears.values())).weight.device)
         self.capacity, self.max_rank, self.births, self._members = capacity, max_rank, 0, {}
@@ -205,8 +208,8 @@ def logits(self: Population, input_ids: torch.Tensor, attention_mask: torch.Tens
     input_ids = input_ids.to(self.stack.device)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.to(self.stack.device)
     with torch.no_grad(), self.rows(organelles):
-        return self.host.model(input_ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-                               use_cache=False).logits
+        where = {} if reads_whole(self.host.model) else {'position_ids': (mask.cumsum(-1) - 1).clamp(min=0)}
+        return self.host.model(input_ids, attention_mask=mask, use_cache=False, **where).logits
 
 # %% ../../nbs/05_organelles/01_population.ipynb #bf9e2660
 @patch
@@ -259,8 +262,49 @@ def forward(self: Population, prompts: list[str], answers: list[list[int]], # to
 # %% ../../nbs/05_organelles/01_population.ipynb #b8120718
 @patch
 def export_peft(self: Population, id: str, folder):
-    "Write one organelle as a peft adapter folder"
-    write_peft(folder, self.factors(id), alpha=self.alpha, targets=self.targets, base=self.host.id)
+    "Write one organelle as a peft adapter folder; ValueError, and nothing is written, where peft reads it otherwise"
+    folder, model = Path(folder), self.host.model
+    new, linear = not folder.exists(), model.get_submodule(next(iter(self.shapes)))
+    # peft would also take maps of the same name elsewhere, in a head or in a tower that looks at pictures.
+    ours = lambda n: any(f'.{n}'.endswith(f'.{t}') for t in self.targets)
+    same = {n for n, m in model.named_modules() if isinstance(m, type(linear)) and ours(n)} == {*self.shapes}
+    write_peft(folder, self.factors(id), alpha=self.alpha, targets=self.targets if same else tuple(self.shapes),
+               base=self.host.id, turned=not isinstance(linear, nn.Linear))
+    try: self._read_back(id, folder)
+    except ValueError:
+        for name in ('adapter_model.safetensors', 'adapter_config.json'): (folder / name).unlink(missing_ok=True)
+        if new: folder.rmdir()
+        raise
+
+@patch
+def _read_back(self: Population, id: str, folder: Path):
+    "Let peft load an adapter; ValueError where it attaches other maps, or answers otherwise"
+    import peft     # it takes a second, which only exports need
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    model, kind = self.host.model, self.host.config.get_text_config().model_type
+    ids = torch.tensor(self.host.encode(['What is 2 + 3?']), device=self.stack.device)
+    ours = self.logits(ids, organelles=[id]).float().log_softmax(-1)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter('ignore')
+            found = peft.PeftModel.from_pretrained(model, str(folder))
+            maps = {n.removeprefix('base_model.model.').removesuffix('.lora_A.default.weight')
+                    for n, _ in found.named_parameters() if n.endswith('.lora_A.default.weight')}
+            off = float((found(input_ids=ids, use_cache=False).logits.float().log_softmax(-1) - ours).abs().max())
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as e:
+        raise ValueError(f"expected an adapter that peft can read back, got {type(e).__name__} on {kind} "
+                         f"({' '.join(str(e).split())[:200]}); keep the run, or take other targets") from e
+    finally:
+        for name, m in list(model.named_modules()):
+            if isinstance(m, BaseTunerLayer): model.set_submodule(name, m.get_base_layer())
+        if hasattr(model, 'peft_config'): del model.peft_config
+    if maps != {*self.shapes}:
+        raise ValueError(f"expected peft to attach {len(self.shapes)} maps on {kind}, got {len(maps & {*self.shapes})} "
+                         f"of them, without {min({*self.shapes} - maps, default='any')}; keep the run, or take other "
+                         "targets")
+    if not off <= (1e-3 if self.host.dtype == torch.float32 else .25):
+        raise ValueError(f"expected the same log-probabilities from peft on {kind}, got others, off by {off:.2g} nats; "
+                         "keep the run, or take other targets")
 
 @patch
 def import_peft(self: Population, folder, *, operator: str = 'imported', **birth) -> Organelle:

@@ -1037,7 +1037,7 @@ def test_help_tells_every_option(cli, path, command):
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
-        'bench', 'bench throughput', 'bench real', 'bench study',
+        'bench', 'bench throughput', 'bench hosts', 'bench real', 'bench study',
         'bench generation', 'bench memory', 'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
         'bench worlds', 'bench selection', 'bench society', 'bench attention', 'attention', 'attention evaluate',
         'attention evolve',

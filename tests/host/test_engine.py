@@ -933,9 +933,13 @@ def test_a_trace_can_be_learned_from():
     torch.testing.assert_close(weight.grad[0], trace.hidden.sum(0))
 
 
-def test_a_model_without_keys_and_values_is_refused_by_name():
+def test_a_model_with_a_state_reads_whole_texts():
     from transformers import MambaConfig, MambaForCausalLM
-    config = MambaConfig(vocab_size=259, hidden_size=16, num_hidden_layers=1, state_size=4, eos_token_id=1)
-    model = MambaForCausalLM(config)
-    with pytest.raises(ValueError, match='keeps keys and values, got MambaForCausalLM'):
-        sample(model, [[5, 6]], ends=[1], max_new_tokens=2)
+    torch.manual_seed(0)
+    model = MambaForCausalLM(MambaConfig(vocab_size=259, hidden_size=16, num_hidden_layers=1, state_size=4,
+                                         eos_token_id=1))
+    prompts = [[5, 6], [9, 8, 7, 6, 5, 4]]
+    made = sample(model, prompts, ends=[1], max_new_tokens=4, temperature=0.)
+    for prompt, tokens in zip(prompts, made.tokens):
+        with torch.no_grad(): logits = model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1:-1]
+        assert logits.argmax(-1).tolist() == tokens
