@@ -40,7 +40,7 @@ from .downloads import KNOWN, SHIPPED, fetched, without_hub
 from .flops import FlopMeter
 from .gguf import gguf_config, is_gguf, plain_folder, read_header
 from .sampling import MARGIN, Authors, Below, Kept, copies_of, sample
-from ..tasks.forms import Form
+from ..tasks.forms import Form, dated
 from ..utils.files import checked_file, digest
 from ..utils.terminal import MAX_THREADS
 from ..utils.text import escape
@@ -85,6 +85,7 @@ class Host:
     def __init__(self, model, tokenizer, *, id: str):
         self.model, self.tokenizer, self.id = model.eval().requires_grad_(False), tokenizer, id
         self.meter, self.config = FlopMeter.of(model), model.config
+        if isinstance(tokenizer.chat_template, str): tokenizer.chat_template = dated(tokenizer.chat_template)
         ends = model.generation_config.eos_token_id if model.generation_config else None
         ends = ends if isinstance(ends, list) else [ends] if ends is not None else []
         self.ends = sorted({*ends, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])})
@@ -94,8 +95,7 @@ class Host:
 
     device = property(lambda self: self.model.device)
     dtype = property(lambda self: self.model.dtype)
-    @property
-    def parameters(self) -> int: return sum(p.numel() for p in self.model.parameters())     # tied ones once
+    parameters = property(lambda self: sum(p.numel() for p in self.model.parameters()))     # tied ones once
 
     def in_form(self, form: Form) -> 'Host':
         "The same model, asked in another form; weights and what is kept of prompts are shared"
@@ -278,8 +278,8 @@ def host_id(name: str | Path) -> str:
 
 # %% ../../nbs/04_host/08_model.ipynb #92f2ae62
 # Whatever a damaged or foreign model folder makes the libraries raise.
-_UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ArithmeticError,
-               SafetensorError, StrictDataclassError)
+_UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ArithmeticError, ImportError,
+               SafetensorError, StrictDataclassError, TemplateError)
 
 @contextmanager
 def reading_model(name: str | Path):
@@ -290,7 +290,8 @@ def reading_model(name: str | Path):
     except _UNREADABLE as e:
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
         near = get_close_matches(str(name), [*SHIPPED, *KNOWN], 1)
-        meant = f'did you mean {near[0]}? Otherwise ' if near and str(name) not in KNOWN else ''
+        meant = f'did you mean {near[0]}? Otherwise ' if near and str(name) not in KNOWN else (
+            '' if '/' in str(name) else f"known are {', '.join([*SHIPPED, *KNOWN])}; otherwise ")
         raise ValueError(f"cannot load a causal language model from {str(name)[:200]!r} ({reason}); {meant}give a "
                          "folder that save_pretrained wrote with safetensors and a tokenizer, a whole .gguf file, or "
                          "a hub id that is cached or can be reached") from None
@@ -316,8 +317,7 @@ def _is_file(name: str | Path, source: Path | str) -> bool:
 
 def read_config(name: str | Path):
     "The configuration of a host, without its weights"
-    source = host_source(name)
-    a_file = _is_file(name, source)
+    a_file = _is_file(name, source := host_source(name))
     with reading_model(name):
         if not a_file: return AutoConfig.from_pretrained(source, **_options(source))
         config = gguf_config(source)
@@ -382,7 +382,7 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
             raise ValueError(f'its SHA-256 is another one; evolora host fetch {id}')
         model, tokenizer = _read(source, dtype, plain_folder(source, sha256) if a_file else None)
         host = Host(model.to(device), tokenizer, id=id)
-    host.origin = _origin(source, sha256, model.config)
+        host.origin, _ = _origin(source, sha256, model.config), host.encode(['a template that cannot be rendered'])
     return host
 
 def recorded_host(name: str | Path, **how) -> Host: # the keywords are those of `load_host`

@@ -134,6 +134,7 @@ def takes_trees(host: Host, tokens: int) -> bool: # in the longest text
     model = host.model
     if reads_whole(model): return False
     if supported(model): return tokens <= Decoder(model).window
+    if next(model.parameters()).is_meta: return True           # a blueprint of a forecast cannot be tried
     size = max(32, 1 << (tokens - 1).bit_length())     # as long as it is needed: a window shows beyond its width only
     if ('trees', size) not in host.tried:
         host.tried['trees', size] = _reads_trees(model, min(size, getattr(

@@ -372,3 +372,40 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_reported_in_one_line(monke
     with pytest.raises(ValueError, match='did you mean smollm2-135m-q4'): load_host('smolm2-135m-q4')
     captured = capfd.readouterr()
     assert captured.out == captured.err == ''
+
+
+# --- folders of others
+
+def saved(folder, template=None, **changes):
+    "A folder of a small host with this chat template and these lines in its configuration"
+    host = tiny_host('llama')
+    host.tokenizer.chat_template = template
+    host.model.save_pretrained(folder)
+    host.tokenizer.save_pretrained(folder)
+    path = folder / 'config.json'
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return folder
+
+
+def test_a_template_is_told_one_date_for_ever(tmp_path):
+    "A run that goes on after midnight asks what it has asked before"
+    host = load_host(saved(tmp_path, "{{ strftime_now('%d %b %Y') }}: {{ messages[0].content }}"))
+    assert host.tokenizer.decode(host.encode(['Hi'])[0]) == '01 Jan 2026: Hi'
+
+
+@pytest.mark.parametrize('template', ["{{ raise_exception('no') }}", '{% for m in %}', '{{ nobody.knows }}'])
+def test_a_broken_template_is_found_when_the_host_is_loaded(tmp_path, template):
+    with pytest.raises(ValueError, match='cannot load a causal language model') as error:
+        load_host(saved(tmp_path, template))
+    assert str(error.value).count('\n') == 0
+
+
+@pytest.mark.parametrize('kind', [{'quant_method': 'gptq', 'bits': 4}, {'quant_method': 'awq', 'bits': 4},
+                                  {'quant_method': 'bitsandbytes', 'load_in_4bit': True}])
+def test_a_quantised_folder_names_the_package_that_is_missing(tmp_path, kind):
+    with pytest.raises(ValueError, match='[Pp]lease install|requires'):
+        load_host(saved(tmp_path, quantization_config=kind))
+
+
+def test_a_short_name_that_is_none_is_told_which_there_are():
+    with pytest.raises(ValueError, match='known are embedded, habits, smollm2-135m'): load_host('gpt2x')
