@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
+import transformers
+from packaging.version import Version
 from torch import nn
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
@@ -248,6 +250,8 @@ class _Slots(DynamicLayer):
     def get_seq_length(self): return self.length
     def keep(self, rows: torch.Tensor): self.store = [x.index_select(0, rows) for x in self.store]
 
+_CACHE = 'cache' if Version(transformers.__version__) >= Version('5.24') else 'past_key_values'
+
 class ModuleRows:
     "The rows of a batch on any causal language model with a key-value cache, through its own modules"
     below_prompt, below = {}, None                          # every prompt is read whole, and nothing is noted
@@ -270,7 +274,7 @@ class ModuleRows:
         logits = out.logits.flatten(0, 1)
         logits = logits if len(logits) == len(at) else logits.index_select(0, at)
         if record: record.note(residual[0].flatten(0, 1).index_select(0, at), logits)
-        return logits, out.get('past_key_values')
+        return logits, out.get(_CACHE)
 
     def read(self, record: Record | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         "Read the prompts; the logits of every row's first token, and the group of every row"
@@ -284,7 +288,7 @@ class ModuleRows:
             mask = (torch.arange(ids.shape[1], device=self.device) >= ids.shape[1] - lengths).long()
             ends = torch.arange(1, len(chunk) + 1, device=self.device) * ids.shape[1] - 1
             logits, past = self._call(adapters, record, ends, input_ids=ids, attention_mask=mask, logits_to_keep=1,
-                                      position_ids=(mask.cumsum(1) - 1).clamp(min=0), past_key_values=DynamicCache())
+                                      position_ids=(mask.cumsum(1) - 1).clamp(min=0), **{_CACHE: DynamicCache()})
             found.append(logits)
             index = {g: i for i, g in enumerate(chunk)}
             rows = [(r, index[g]) for r, g in enumerate(self.group.tolist()) if g in index]
@@ -321,7 +325,7 @@ class ModuleRows:
         self.mask = torch.cat([self.mask, self.mask.new_ones(ids.shape)], 1)
         return self._call(self.adapters, record, at, input_ids=ids, attention_mask=self.mask,
                           position_ids=before + torch.arange(ids.shape[1], device=self.device),
-                          past_key_values=self.cache)[0]
+                          **{_CACHE: self.cache})[0]
 
 # %% ../../nbs/04_host/04_engine.ipynb #f2d2fe79
 class WholeRows(ModuleRows):
