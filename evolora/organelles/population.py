@@ -285,7 +285,8 @@ def _read_back(self: Population, id: str, folder: Path):
     ids = torch.tensor(self.host.encode(['What is 2 + 3?']), device=self.stack.device)
     ours = self.logits(ids, organelles=[id]).float().log_softmax(-1)
     try:
-        with warnings.catch_warnings(), torch.no_grad():
+        # peft draws numbers that it then overwrites.
+        with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng():
             warnings.simplefilter('ignore')
             found = peft.PeftModel.from_pretrained(model, str(folder))
             maps = {n.removeprefix('base_model.model.').removesuffix('.lora_A.default.weight')
