@@ -133,8 +133,9 @@ def takes_trees(host: Host, tokens: int) -> bool: # in the longest text
     "Whether a model reads a tree as it reads each of its texts: not where it counts positions or looks back otherwise"
     model = host.model
     if reads_whole(model): return False
-    if supported(model): return tokens <= Decoder(model).window
     if next(model.parameters()).is_meta: return True           # a blueprint of a forecast cannot be tried
+    if 'window' not in host.tried: host.tried['window'] = Decoder(model).window if supported(model) else None
+    if host.tried['window']: return tokens <= host.tried['window']
     size = max(32, 1 << (tokens - 1).bit_length())     # as long as it is needed: a window shows beyond its width only
     if ('trees', size) not in host.tried:
         host.tried['trees', size] = _reads_trees(model, min(size, getattr(

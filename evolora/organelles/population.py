@@ -271,7 +271,7 @@ def export_peft(self: Population, id: str, folder):
     write_peft(folder, self.factors(id), alpha=self.alpha, targets=self.targets if same else tuple(self.shapes),
                base=self.host.id, turned=not isinstance(linear, nn.Linear))
     try: self._read_back(id, folder)
-    except ValueError:
+    except BaseException:       # Ctrl-C, too: what nobody has read back is not left behind
         for name in ('adapter_model.safetensors', 'adapter_config.json'): (folder / name).unlink(missing_ok=True)
         if new: folder.rmdir()
         raise
