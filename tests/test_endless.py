@@ -19,7 +19,8 @@ from evolora.evaluation.routing import Router
 from evolora.experiments.study_results import read_cells
 from evolora.host.adapters import read_peft, read_tensors
 from evolora.host.mechanisms.program_source import read_program
-from evolora.host.model import EMBEDDED, load_host
+from evolora.host.model import load_host
+from evolora.host.names import EMBEDDED
 from evolora.lab.open_notebooks import copy_notebooks, lab_notebooks
 from evolora.tasks.task_sets import read_tasks
 from synthetic import write_run

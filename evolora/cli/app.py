@@ -62,7 +62,7 @@ def _same_run(resume: Path, config: str | None, host: str | None, out: Path | No
     from evolora.evaluation.host_calibration import calibration_of
     from evolora.ecology.config import load_config
     from evolora.host.downloads import without_hub
-    from evolora.host.model import host_source
+    from evolora.host.names import host_source
     from evolora.ecology.cost_forecast import priced_for
     from evolora.ecology.run_folder import Run, config_differences
     run = Run.open(resume)
@@ -169,7 +169,8 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         session = begin_session(folder, loaded, settings, seed=seed or 0, every=every,
                                 beside={CALIBRATION: found.model_dump_json(indent=1) + '\n'} if found else None)
     ecology = session.ecology
-    print(f'{len(ecology.population)} alive on host {ecology.host.id} ({ecology.host.parameters:,} weights), '
+    print(f'{len(ecology.population)} alive on host {ecology.host.id} ({ecology.host.parameters:,} weights in '
+          f'{ecology.host.precision}), '
           + (f'going on after {ecology.generation} generations' if resume else f'preset {name}, seed {seed or 0}'))
     if ecology.generation >= generations:
         log(f'{ecology.generation} generations are there, {generations} were asked for: nothing is lived through')

@@ -58,13 +58,15 @@ def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished
                                                        'adapters.')],
             n: Annotated[int, typer.Option(min=24, help='Questions in distribution; for the default cells also as many '
                                        'out of it.')] = 512,
+            host: Annotated[str | None, typer.Option(help='The host of a peft adapter that does not say where its own '
+                                                     'is.')] = None,
             json: Annotated[bool, typer.Option('--json', help='One JSON object instead of a table.')] = False):
     "Measure runs and adapters beside the bare host, on questions that nothing was tuned on."
     from evolora.experiments.reopened import at_holdout, world_changes
     from evolora.analysis.run_comparison import what_differs
     from evolora.ecology.run_folder import Run
     if len(runs) == 1 and world_changes(runs[0]): return _in_worlds(runs[0], n, json)
-    with progress() as bar: table = at_holdout(runs, n=n, on_way=bar.steps('answering', len(runs) + 1))
+    with progress() as bar: table = at_holdout(runs, n=n, host=host, on_way=bar.steps('answering', len(runs) + 1))
     known = [Run.open(run) for run in runs if (run / 'run.json').exists()]
     origins = {str(r.folder): {'host': r.host['id'], 'seed': r.seed, 'version': r.version} | r.hashes for r in known}
     if json: return print(dumps({'name': 'holdout', 'rows': table.to_dict('records'), 'targets': [],

@@ -50,7 +50,7 @@ def forecast_of(host: str, name: str) -> tuple: # name: of a preset, or a YAML f
     from evolora.evaluation.host_calibration import calibration_kept
     from evolora.ecology.config import PRESETS, load_config
     from evolora.host.downloads import SHIPPED
-    from evolora.host.model import host_id
+    from evolora.host.names import host_id
     from evolora.ecology.cost_forecast import priced_for
     config = load_config(name)
     found = None

@@ -24,7 +24,8 @@ from ..host.adapters import blocks_of
 from ..host.fast_layers import LAYOUTS, reads_whole
 from ..host.downloads import KNOWN, known_file
 from ..host.flops import FlopMeter
-from ..host.model import HUB, Host, host_dtype, host_id, host_source, read_config, reading_model
+from ..host.model import Host, host_dtype, read_config, reading_model
+from ..host.names import HUB, host_id, host_source
 from ..organelles.learning_rules import RULES, Reading, costs_like, learning_flops
 from ..organelles.lessons import Lesson, plant
 from ..organelles.population import Organelle, Population
@@ -98,9 +99,10 @@ def profile_of(host: str | Path | Host) -> HostProfile | None:
     "The profile of a host, by name, id, file or the host itself; None where there is none"
     if isinstance(host, Host):
         read = getattr(getattr(host, 'origin', None), 'sha256', '')
-        return _by(next((k.name for k in KNOWN.values() if k.sha256 and k.sha256 == read), host.id))
+        return _by(next((k.name for k in KNOWN.values() if k.sha256 and k.sha256 == read),
+                        host.id.partition('@')[0]))
     source = host_source(host)
-    return _by(known_file(source) if isinstance(source, Path) else source)
+    return _by(known_file(source) if isinstance(source, Path) else source.partition('@')[0])
 
 # %% ../../nbs/07_ecology/12_cost_forecast.ipynb #709f7be7
 class Blueprint(Host):

@@ -27,6 +27,7 @@ from .routing import Router, believed_router
 from ..host.adapters import Factors
 from ..host.downloads import KNOWN, SHIPPED
 from ..host.model import Host, Origin
+from ..host.names import public_name
 from ..organelles.population import Population
 from ..tasks.family import Task
 from ..tasks.forms import Form
@@ -150,8 +151,9 @@ def _loading(host: Host) -> tuple[str, str, str]:
         hint = f'    # `evolora host fetch {known}` prints where it is' if known else ''
         lines = f"base = 'path/to/its/folder'{hint}\nfile = {origin.file!r}    # SHA-256 {origin.sha256[:16]}…"
         return lines, 'base, gguf_file=file', "base, gguf_file=file, dtype='float32'"
-    if origin.commit: return (f'base, commit = {host.id!r}, {origin.commit!r}', *['base, revision=commit'] * 2)
-    return f'base = {host.id!r}', 'base', 'base'
+    if origin.commit: return (f'base, commit = {origin.repository!r}, {origin.commit!r}',
+                              *['base, revision=commit'] * 2)
+    return f"base = 'path/to/{public_name(host.id)}'    # the folder of the host", 'base', 'base'
 
 def _usage(population: Population) -> str:
     "The lines that load an adapter, and those that ask it"
@@ -184,11 +186,12 @@ print(tokenizer.decode(output[0, ids['input_ids'].shape[1]:], skip_special_token
 def _weights(host: Host) -> str:
     "Which weights an adapter belongs to: the host, the file they were read from, and their hash"
     origin = getattr(host, 'origin', None)
-    rows = {'host': host.id, 'weights hash': host.weights_hash()}
+    rows = {'host': public_name(host.id), 'weights hash': host.weights_hash()}
     if origin is None: rows['file'] = 'none, they were made in memory'
     else:
         rows |= {what: value for what, value in (('file', origin.file), ('SHA-256 of the file', origin.sha256),
-                                                 ('commit', origin.commit)) if value}
+                                                 ('commit', origin.commit), ('saved in', origin.saved),
+                                                 ('computed in', str(host.dtype).removeprefix('torch.'))) if value}
     text = ('It was trained on these weights, and belongs to no others. The weights hash is over every number as it is '
             'computed with, `load_host(…).weights_hash()` in evolora.\n\n')
     if origin and origin.sha256:
@@ -240,7 +243,7 @@ def _left(form: Form, scores: tuple[Evaluation, Evaluation], without: tuple[Eval
 def _facts(population: Population, subject: Subject, run: Run | None) -> str:
     "What must be equal for two adapters to compare"
     rank = len(next(iter(subject.factors.values()))[0])
-    facts = {'host': population.host.id, 'host weights': population.host.weights_hash(),
+    facts = {'host': public_name(population.host.id), 'host weights': population.host.weights_hash(),
              'precision': str(population.host.dtype).removeprefix('torch.'),
              'rank': rank, 'alpha': f'{population.alpha:g}', 'adapted maps': ', '.join(population.kinds),
              'numbers': f'{sum(A.numel() + B.numel() for A, B in subject.factors.values()):,}'}
@@ -285,7 +288,9 @@ def card(population: Population, subject: Subject, scores: tuple[Evaluation, Eva
          changed=None, # a row of `forgotten`
          router: Router | None = None) -> str: # of the market that these organelles lived in
     "The model card, in Markdown; `scores` are those of `measured`"
-    front = yaml.safe_dump({'base_model': population.host.id, 'library_name': 'peft', 'pipeline_tag': 'text-generation',
+    origin, called = getattr(population.host, 'origin', None), escape(public_name(population.host.id))
+    base = {'base_model': origin.repository} if origin and origin.repository else {}
+    front = yaml.safe_dump({**base, 'library_name': 'peft', 'pipeline_tag': 'text-generation',
                             'tags': ['evolora', 'lora', 'peft']}, sort_keys=False, allow_unicode=False)
     name = ' + '.join(subject.parts) if len(subject.parts) < 5 else f'{len(subject.parts)} organelles'
     lines = [[a.id, '' if a.generation is None else a.generation, a.operator or 'unknown', ', '.join(a.parents)]
@@ -302,7 +307,7 @@ def card(population: Population, subject: Subject, scores: tuple[Evaluation, Eva
         'Lineage': _table(['organelle', 'generation', 'made by', 'parents'], [map(escape, row) for row in lines]),
         'Weights': _weights(population.host), 'Use': _usage(population), 'Facts': _facts(population, subject, run),
         'Licence': 'None is given. Choose one before you publish this, and mind that of the host.'}
-    return f'---\n{front}---\n\n# {name} on {escape(population.host.id)}\n\n' + '\n\n'.join(
+    return f'---\n{front}---\n\n# {name} on {called}\n\n' + '\n\n'.join(
         f'## {title}\n\n{text}' for title, text in sections.items()) + '\n'
 
 # %% ../../nbs/09_evaluation/05_peft_export.ipynb #03053d1c

@@ -27,7 +27,8 @@ from ..ecology.run_folder import TABLES
 from ..ecology.sessions import Session, begin_session, resume_session
 from .reopened import reopen
 from .speed import target
-from ..host.model import EMBEDDED, Host, load_host
+from ..host.model import Host, load_host
+from ..host.names import EMBEDDED
 from ..organelles.population import Population
 from ..utils import files
 from ..utils.files import digest

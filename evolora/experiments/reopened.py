@@ -21,8 +21,8 @@ from ..evaluation.forgetting import forgotten
 from ..evaluation.world_exam import exam_in_worlds
 from .baselines import Trained, believed_routers, evaluation_sets
 from .trainer import Condition
-from ..host.adapters import read_peft
-from ..host.downloads import SHIPPED
+from ..host.adapters import read_peft, read_peft_host
+from ..host.downloads import KNOWN, SHIPPED
 from ..host.model import Host, recorded_host
 from ..organelles.population import Population
 from ..tasks.forms import Form
@@ -43,11 +43,21 @@ def _noted(note: dict, path: Path) -> tuple[tuple[Cell, ...] | None, Form]:
     return cells, form
 
 def reopen(folder: str | Path, hosts: dict[str, Host] | None = None, *,
-           form: Form = Form()) -> Trained: # in which a peft folder is asked, which does not record one
+           form: Form = Form(), # in which a peft folder is asked, which does not record one
+           host: str | Path | None = None) -> Trained: # of a peft folder that says nothing that leads to its own
     "A finished run, or an adapter, ready to answer in its form; `hosts` are those already loaded, by name"
-    with about(folder): return _opened(Path(folder), {} if hosts is None else hosts, form)
+    with about(folder): return _opened(Path(folder), {} if hosts is None else hosts, form, host)
 
-def _opened(folder: Path, hosts: dict[str, Host], form: Form) -> Trained:
+def _host_of_adapter(folder: Path, hosts: dict[str, Host], given: str | Path | None) -> tuple[str, dict]:
+    "(name, hashes) of the host that a peft folder is for: one that is loaded, the given one, or the recorded one"
+    base, called, weights = read_peft_host(folder)
+    loaded = next((n for n, h in hosts.items() if weights and h.weights_hash() == weights), None)
+    found = loaded or given or base or (called if called in (*hosts, *SHIPPED, *KNOWN) else None)
+    if isinstance(found, (str, Path)): return str(found), {'host': weights} if weights else {}
+    raise ValueError(f"expected an adapter that names its host, got {called or 'no name'!r:.80}, which leads nowhere; "
+                     "give --host")
+
+def _opened(folder: Path, hosts: dict[str, Host], form: Form, given: str | Path | None) -> Trained:
     cells = None
     kind = Condition(name='reopened', what=str(folder))
     if (folder / 'run.json').exists():
@@ -57,7 +67,7 @@ def _opened(folder: Path, hosts: dict[str, Host], form: Form) -> Trained:
     if noted := (folder / 'trained.json').exists():
         note, where = read_json(folder / 'trained.json'), folder / 'adapter'
         name, hashes, (cells, form) = note.get('host'), note.get('hashes'), _noted(note, folder / 'trained.json')
-    else: where, name, hashes = folder, read_json(folder / 'adapter_config.json').get('base_model_name_or_path'), {}
+    else: where, (name, hashes) = folder, _host_of_adapter(folder, hosts, given)
     if not isinstance(name, str) or not isinstance(hashes, dict):
         raise ValueError(f"{folder} expected the name of its host and hashes, got neither; get the folder again")
     host = hosts[name] if name in hosts else hosts.setdefault(name, recorded_host(name, threads=1))
@@ -88,13 +98,13 @@ def _asked_of(subjects: dict[str, Trained], runs: Iterable[str]) -> tuple[Cell, 
 
 def _listed(cells: Sequence[Cell]) -> str: return ', '.join(map(str, cells[:6])) + (', …' if len(cells) > 6 else '')
 
-def _reopened(folders: Iterable[str | Path], hosts: dict[str, Host]) -> dict[str, Trained]:
+def _reopened(folders: Iterable[str | Path], hosts: dict[str, Host], host=None) -> dict[str, Trained]:
     "All of them, in one form; those that record no form come last, and are asked as the others"
     folders, found = [Path(f) for f in folders], {}
     silent = lambda folder: not any((folder / name).exists() for name in ('run.json', 'trained.json'))
     for folder in sorted(folders, key=silent):
         first = next(iter(found), None)
-        one = reopen(folder, hosts, form=found[first].host.form if first else Form())
+        one = reopen(folder, hosts, form=found[first].host.form if first else Form(), host=host)
         if first and one.host.form != found[first].host.form:
             raise ValueError(f"expected {folder} to be asked in the form of {first}, {found[first].host.form}, got "
                              f"{one.host.form}; look at each by itself")
@@ -112,6 +122,7 @@ def holdout_in_worlds(folder: str | Path, *, n: int = 512, on_way: Callable = la
     return exam_in_worlds(colony_ecology(folder), questions=n, kind='holdout', on_world=on_way)
 
 def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in distribution, and as many out of it
+               host: str | Path | None = None, # of adapters that say nothing that leads to theirs
                on_way: Callable[[], None] = lambda: None) -> pd.DataFrame:
     """A line for the host and every way of every folder: accuracy with intervals, and the paired gain over the host.
 
@@ -121,7 +132,7 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
     if changing := [f for f in folders if world_changes(f)]:
         raise ValueError(f"expected runs in a world that stays, got {changing[0]}, whose world changes, beside others; "
                          "look at it by itself")
-    subjects = _reopened(folders, hosts)
+    subjects = _reopened(folders, hosts, host)
     if not subjects: raise ValueError("expected at least one folder of a run or an adapter, got none")
     if len({h.weights_hash() for h in hosts.values()}) > 1:
         raise ValueError(f"expected one host for all, got {', '.join(hosts)}; look at the folders of each by itself")
@@ -131,8 +142,8 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
         sets, cells = evaluation_sets(n, n), ID_CELLS
         sets = {'ID': sets['id'], 'OOD': sets['ood_depth'] + sets['ood_family']}
     else: sets = {'ID': holdout(n, cells=cells)}
-    host = next(iter(subjects.values())).host
-    for name, one in ({'host': Trained(host, Condition(name='host', what=''), 0)} | subjects).items():
+    bare = next(iter(subjects.values())).host
+    for name, one in ({'host': Trained(bare, Condition(name='host', what=''), 0)} | subjects).items():
         found = {part: one.ways(tasks) for part, tasks in sets.items()}
         for way in found['ID']:
             line = {'what': name, 'way': f'best: {one.best}' if way == 'best' else way}
@@ -147,7 +158,7 @@ def at_holdout(folders: Iterable[str | Path], *, n: int = 512, # questions in di
                                   'host': gap.b, 'accuracy': gap.a, 'gain': gap.difference, 'gain low': gap.low,
                                   'gain high': gap.high} for family, gap in gaps.drop('overall').iterrows()]
             lines.append(line)
-        if one.population is not None and host.id not in SHIPPED:     # these have never read but tasks
+        if one.population is not None and bare.id not in SHIPPED:     # these have never read but tasks
             changed = forgotten(one.population, [one.best]).reset_index()
             forgot += changed.assign(what=name).to_dict('records')
         on_way()

@@ -7,6 +7,7 @@ from . import gguf as gguf
 from . import habit_host as habit_host
 from . import mechanisms as mechanisms
 from . import model as model
+from . import names as names
 from . import pretraining as pretraining
 from . import sampling as sampling
 from .fast_layers import (
@@ -20,7 +21,8 @@ from .flops import (
 from .adapters import (
     ALL_LINEAR as ALL_LINEAR, AdapterStack as AdapterStack, Factors as Factors, LLAMA_MAPS as LLAMA_MAPS,
     RowAdapters as RowAdapters, attached as attached, blocks_of as blocks_of, check_factors as check_factors,
-    names_here as names_here, read_peft as read_peft, read_tensors as read_tensors, shape_of as shape_of,
+    logits_by_peft as logits_by_peft, names_here as names_here, read_peft as read_peft,
+    read_peft_host as read_peft_host, read_tensors as read_tensors, shape_of as shape_of,
     target_linears as target_linears, write_peft as write_peft,
 )
 from .engine import (
@@ -42,12 +44,14 @@ from .gguf import (
     Header as Header, Tensor as Tensor, dequantise as dequantise, gguf_config as gguf_config, is_gguf as is_gguf,
     kept as kept, plain_folder as plain_folder, read_header as read_header, write_tiny_gguf as write_tiny_gguf,
 )
+from .names import (
+    EMBEDDED as EMBEDDED, HUB as HUB, host_id as host_id, host_source as host_source, public_name as public_name,
+)
 from .model import (
-    ARCHITECTURES as ARCHITECTURES, EMBEDDED as EMBEDDED, Generation as Generation, HUB as HUB, Host as Host,
-    Origin as Origin, byte_tokenizer as byte_tokenizer, check_room as check_room, generate as generate,
-    host_dtype as host_dtype, host_id as host_id, host_source as host_source, load_host as load_host,
-    read_config as read_config, reading_model as reading_model, recorded_host as recorded_host,
-    tiny_host as tiny_host, use_threads as use_threads,
+    ARCHITECTURES as ARCHITECTURES, Generation as Generation, Host as Host, Origin as Origin,
+    byte_tokenizer as byte_tokenizer, check_room as check_room, generate as generate, host_dtype as host_dtype,
+    load_host as load_host, read_config as read_config, reading_model as reading_model,
+    recorded_host as recorded_host, tiny_host as tiny_host, use_threads as use_threads,
 )
 from .pretraining import (
     ASSISTANT as ASSISTANT, ATTENTION as ATTENTION, CHAT_TEMPLATE as CHAT_TEMPLATE, CONVICTION as CONVICTION,

@@ -4,12 +4,14 @@
 
 # %% auto #0
 __all__ = ['ALL_LINEAR', 'Factors', 'LLAMA_MAPS', 'blocks_of', 'shape_of', 'target_linears', 'names_here', 'AdapterStack',
-           'check_factors', 'RowAdapters', 'attached', 'read_tensors', 'write_peft', 'read_peft']
+           'check_factors', 'RowAdapters', 'attached', 'read_tensors', 'write_peft', 'read_peft_host', 'logits_by_peft',
+           'read_peft']
 
 # %% ../../nbs/04_host/03_adapters.ipynb #7b63db57
 import json
 import math
 import re
+import warnings
 import weakref
 from collections.abc import Iterable
 from contextlib import contextmanager
@@ -295,7 +297,11 @@ def read_tensors(path: Path, dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     return found
 
 # %% ../../nbs/04_host/03_adapters.ipynb #58465cb9
-def write_peft(folder, factors: Factors, *, alpha: float, targets: tuple[str, ...], base: str,
+def write_peft(folder, factors: Factors, *, alpha: float, targets: tuple[str, ...],
+               base: str | None = None, # where everybody finds the host: its id on the hub
+               revision: str | None = None, # of it
+               host: str = '', # what the host is called here
+               weights: str = '', # hash of the host's weights
                turned: bool = False): # the maps keep their weights the other way round, as GPT-2's do
     "Write one adapter as a folder that `peft.PeftModel.from_pretrained` loads"
     folder = Path(folder)
@@ -303,13 +309,43 @@ def write_peft(folder, factors: Factors, *, alpha: float, targets: tuple[str, ..
         raise ValueError(f"{folder} exists and is not an empty folder; name a new one")
     tensors = {f'{_PREFIX}{n}.lora_{x}.weight': t.contiguous().cpu() for n, AB in factors.items()
                for x, t in zip('AB', AB)}
-    config = {'peft_type': 'LORA', 'task_type': 'CAUSAL_LM', 'base_model_name_or_path': base, 'inference_mode': True,
+    config = {'peft_type': 'LORA', 'task_type': 'CAUSAL_LM', 'base_model_name_or_path': base, 'revision': revision,
+              'inference_mode': True,
               'r': len(next(iter(factors.values()))[0]), 'lora_alpha': int(alpha) if alpha == int(alpha) else alpha,
               'lora_dropout': 0., 'target_modules': list(targets), 'bias': 'none', 'fan_in_fan_out': turned,
               'init_lora_weights': True}
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder/'adapter_model.safetensors', safetensors.torch.save(tensors, {'format': 'pt'}))
+    write_whole(folder/'adapter_model.safetensors', safetensors.torch.save(
+        tensors, {'format': 'pt', 'host': host, 'host_hash': weights}))
     write_whole(folder/'adapter_config.json', json.dumps(config, indent=2).encode())
+
+def read_peft_host(folder) -> tuple[str | None, str, str]:
+    "(base model of a peft folder, what its host was called where it was written, hash of the host's weights)"
+    config, path = read_json(Path(folder)/'adapter_config.json'), Path(folder)/'adapter_model.safetensors'
+    try:
+        with safetensors.safe_open(checked_file(path, 1 << 30), 'pt') as file: noted = file.metadata() or {}
+    except safetensors.SafetensorError as e:
+        raise ValueError(f"{path} is no readable safetensors file ({e}); get it again") from None
+    base, revision = config.get('base_model_name_or_path'), config.get('revision')
+    if isinstance(base, str) and isinstance(revision, str) and '@' not in base: base = f'{base}@{revision}'
+    return base, noted.get('host', ''), noted.get('host_hash', '')
+
+def logits_by_peft(model: nn.Module, folder, ids: torch.Tensor) -> tuple[set[str], torch.Tensor]:
+    "(maps that peft attaches an adapter to, logits with it); the model is as it was afterwards"
+    import peft     # it takes a second, which only exports need
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    try:
+        # peft draws numbers that it then overwrites.
+        with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng():
+            warnings.simplefilter('ignore')
+            found = peft.PeftModel.from_pretrained(model, str(folder))
+            maps = {n.removeprefix(_PREFIX).removesuffix('.lora_A.default.weight')
+                    for n, _ in found.named_parameters() if n.endswith('.lora_A.default.weight')}
+            return maps, found(input_ids=ids, use_cache=False).logits
+    finally:
+        for name, m in list(model.named_modules()):
+            if isinstance(m, BaseTunerLayer): model.set_submodule(name, m.get_base_layer())
+        if hasattr(model, 'peft_config'): del model.peft_config
 
 def read_peft(folder, *, alpha: float) -> Factors:
     "The factors in a peft LoRA folder, with B rescaled so that `alpha` / rank is their scale"

@@ -9,7 +9,6 @@ __all__ = ['Traits', 'Organelle', 'Population', 'founder_factors', 'delta_norm']
 import hashlib
 import math
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +22,11 @@ from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import nn
 
-from ..host.adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, read_peft, read_tensors,
-                              names_here, shape_of, target_linears, write_peft)
+from ..host.adapters import (AdapterStack, Factors, RowAdapters, attached, check_factors, logits_by_peft,
+                                   names_here, read_peft, read_tensors, shape_of, target_linears, write_peft)
 from ..host.fast_layers import reads_whole
 from ..host.model import Generation, Host, check_room
+from ..host.names import public_name
 from ..host.sampling import Authors, Trace, trace
 from ..utils.files import about, digest as digest_of, read_json, write_whole
 from ..utils.randomness import stream
@@ -268,8 +268,11 @@ def export_peft(self: Population, id: str, folder):
     # peft would also take maps of the same name elsewhere, in a head or in a tower that looks at pictures.
     ours = lambda n: any(f'.{n}'.endswith(f'.{t}') for t in self.targets)
     same = {n for n, m in model.named_modules() if isinstance(m, type(linear)) and ours(n)} == {*self.shapes}
+    origin = getattr(self.host, 'origin', None)
     write_peft(folder, self.factors(id), alpha=self.alpha, targets=self.targets if same else tuple(self.shapes),
-               base=self.host.id, turned=not isinstance(linear, nn.Linear))
+               base=origin and origin.repository or None, revision=origin and origin.commit or None,
+               host=public_name(self.host.id), weights=self.host.weights_hash(),
+               turned=not isinstance(linear, nn.Linear))
     try: self._read_back(id, folder)
     except BaseException:       # Ctrl-C, too: what nobody has read back is not left behind
         for name in ('adapter_model.safetensors', 'adapter_config.json'): (folder / name).unlink(missing_ok=True)
@@ -279,26 +282,14 @@ def export_peft(self: Population, id: str, folder):
 @patch
 def _read_back(self: Population, id: str, folder: Path):
     "Let peft load an adapter; ValueError where it attaches other maps, or answers otherwise"
-    import peft     # it takes a second, which only exports need
-    from peft.tuners.tuners_utils import BaseTunerLayer
     model, kind = self.host.model, self.host.config.get_text_config().model_type
     ids = torch.tensor(self.host.encode(['What is 2 + 3?']), device=self.stack.device)
     ours = self.logits(ids, organelles=[id]).float().log_softmax(-1)
-    try:
-        # peft draws numbers that it then overwrites.
-        with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng():
-            warnings.simplefilter('ignore')
-            found = peft.PeftModel.from_pretrained(model, str(folder))
-            maps = {n.removeprefix('base_model.model.').removesuffix('.lora_A.default.weight')
-                    for n, _ in found.named_parameters() if n.endswith('.lora_A.default.weight')}
-            off = float((found(input_ids=ids, use_cache=False).logits.float().log_softmax(-1) - ours).abs().max())
+    try: maps, theirs = logits_by_peft(model, folder, ids)
     except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as e:
         raise ValueError(f"expected an adapter that peft can read back, got {type(e).__name__} on {kind} "
                          f"({' '.join(str(e).split())[:200]}); keep the run, or take other targets") from e
-    finally:
-        for name, m in list(model.named_modules()):
-            if isinstance(m, BaseTunerLayer): model.set_submodule(name, m.get_base_layer())
-        if hasattr(model, 'peft_config'): del model.peft_config
+    off = float((theirs.float().log_softmax(-1) - ours).abs().max())
     if maps != {*self.shapes}:
         raise ValueError(f"expected peft to attach {len(self.shapes)} maps on {kind}, got {len(maps & {*self.shapes})} "
                          f"of them, without {min({*self.shapes} - maps, default='any')}; keep the run, or take other "

@@ -273,6 +273,6 @@ def test_a_consensus_is_the_merge_of_its_members(pop):
 
 def test_a_consensus_travels(pop, tmp_path):
     common = consensus(pop, {'o1': .5, 'o3': .5}, rank=2).factors
-    write_peft(tmp_path, common, alpha=pop.alpha, targets=pop.targets, base=pop.host.id)
+    write_peft(tmp_path, common, alpha=pop.alpha, targets=pop.targets, host=pop.host.id)
     back = read_peft(tmp_path, alpha=pop.alpha)
     assert all(torch.equal(x, y) for n in pop.shapes for x, y in zip(back[n], common[n]))

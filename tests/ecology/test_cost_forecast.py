@@ -16,7 +16,8 @@ from evolora.economy.prices import answer_cost
 from evolora.host.downloads import KNOWN
 from evolora.host.fast_layers import Decoder
 from evolora.host.gguf import write_tiny_gguf
-from evolora.host.model import ARCHITECTURES, HUB, Host, byte_tokenizer, host_id, host_source, load_host, tiny_host
+from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, tiny_host
+from evolora.host.names import HUB, host_id, host_source
 from evolora.organelles.learning_rules import RULES
 from evolora.organelles.lessons import Lesson
 from evolora.organelles.population import Population

@@ -15,7 +15,7 @@ from huggingface_hub import ModelCard
 
 from actors import wrong_lines
 from evolora.evaluation import peft_export as module
-from evolora.host.adapters import read_peft
+from evolora.host.adapters import read_peft, read_peft_host
 from evolora.evaluation.routing import believed_router
 from evolora.evaluation.evaluation import selection
 from evolora.utils.statistics import wilson
@@ -24,7 +24,8 @@ from evolora.host.downloads import KNOWN
 from evolora.utils.files import digest
 from evolora.tasks.forms import FORMS, Form
 from evolora.host.gguf import write_tiny_gguf
-from evolora.host.model import EMBEDDED, Origin, load_host, tiny_host
+from evolora.host.model import Origin, load_host, tiny_host
+from evolora.host.names import EMBEDDED
 from evolora.assimilation.merging import consensus
 from evolora.organelles.population import Organelle, Population, Traits
 from evolora.utils.randomness import stream
@@ -159,7 +160,7 @@ def test_it_is_measured_by_other_questions_than_it_was_chosen_by(living):
 def test_a_card_states_what_was_measured(living, folders):
     for name, folder in folders.items():
         loaded = ModelCard.load(folder / 'README.md')
-        assert loaded.data.base_model == 'embedded' and loaded.data.library_name == 'peft'
+        assert loaded.data.base_model is None and loaded.data.library_name == 'peft'    # no stranger has this host
         assert {'lora', 'evolora'} <= set(loaded.data.tags) and loaded.data.license is None
         text = loaded.text
         adapter, host = measured(living, select(living, name, selection(48)), selection(48, seed=1))
@@ -179,7 +180,8 @@ def test_what_is_exported_is_read_back(living, folders):
     assert sorted(p.name for p in folders['o2'].iterdir()) == ['README.md', 'adapter_config.json',
                                                               'adapter_model.safetensors']
     config = json.loads((folders['o2'] / 'adapter_config.json').read_text())
-    assert config['base_model_name_or_path'] == 'embedded' and config['r'] == 4
+    assert config['base_model_name_or_path'] is None and config['r'] == 4
+    assert read_peft_host(folders['o2']) == (None, 'embedded', living.host.weights_hash())
 
 
 def test_exporting_changes_nothing_and_is_the_same_each_time(living, folders, tmp_path):
@@ -267,7 +269,7 @@ def test_a_host_without_a_chat_template_is_asked_in_its_own_form(tmp_path):
     population = colony(tiny_host(), n=1)
     text = (export(population, 'o1', tmp_path / 'out', n=24) / 'README.md').read_text()
     assert "tokenizer('Sort the letters: jghn\\n', return_tensors='pt')" in text and 'apply_chat_template' not in text
-    assert f'base = {population.host.id!r}\n' in text and 'evolora/host/embedded' not in text
+    assert f"base = 'path/to/{population.host.id}'" in text and 'evolora/host/embedded' not in text
 
 
 # --- which weights
@@ -286,10 +288,11 @@ def test_a_card_names_its_weights_whatever_host_it_was(living, folders, tmp_path
     file = write_tiny_gguf(tmp_path / 'tiny.gguf')
     hosts = {'memory': host, 'saved': load_host(tmp_path / 'folder'), 'file': load_host(file),
              'hub': tiny_host('llama')}
-    hosts['hub'].id, hosts['hub'].origin = 'some/model', Origin('model.safetensors', commit='c' * 40)
+    hosts['hub'].id, hosts['hub'].origin = 'some/model', Origin(
+        'model.safetensors', repository='some/model', commit='c' * 40)
     states = {'memory': '| file | none, they were made in memory |', 'saved': '| file | model.safetensors |',
               'file': f'| SHA-256 of the file | {digest(file)} |', 'hub': f"| commit | {'c' * 40} |"}
-    loads = {'memory': "base = 'tiny-llama-0'", 'saved': f"base = '{tmp_path / 'folder'}'",
+    loads = {'memory': "base = 'path/to/tiny-llama-0'", 'saved': "base = 'path/to/folder'",
              'file': "file = 'tiny.gguf'", 'hub': f"base, commit = 'some/model', '{'c' * 40}'"}
     for kind, host in hosts.items():
         card = sections(export(colony(host, n=1), 'o1', tmp_path / kind, n=24))

@@ -463,7 +463,7 @@ def test_an_adapter_that_cannot_be_read_is_named(host, tmp_path, change, match):
     train(host, small('sft'), budget=3, match='answers').export(tmp_path / 'a')
     path = tmp_path / 'a' / 'adapter' / 'adapter_config.json'
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ValueError, match=match) as e: reopen(path.parent, {'embedded': host})
+    with pytest.raises(ValueError, match=match) as e: reopen(path.parent)
     assert '\n' not in str(e.value) and str(path.parent) in str(e.value)
 
 
@@ -540,10 +540,12 @@ def test_an_adapter_is_asked_in_its_form_again(rivals, saved):
     assert back.host.form == back.population.host.form == SHOTS and back.cells == (*FEW, Cell('math', 4))
     tasks = selection(4, cells=back.cells)
     rows = back.ways(tasks)['adapter'].answers
-    plain = reopen(rivals['shots'] / 'adapter')
+    plain = reopen(rivals['shots'] / 'adapter', host=note['host'])
     assert plain.cells is None and plain.host.form.plain
     assert (rows.prompt_tokens > plain.ways(tasks)['adapter'].answers.prompt_tokens * 2).all()
-    given = reopen(rivals['shots'] / 'adapter', form=SHOTS)
+    given = reopen(rivals['shots'] / 'adapter', {'loaded': back.host}, form=SHOTS)
+    with pytest.raises(ValueError, match='which leads nowhere; give --host'): reopen(rivals['shots'] / 'adapter')
+    with pytest.raises(ValueError, match='host was'): reopen(rivals['shots'] / 'adapter', host='embedded')
     assert given.ways(tasks)['adapter'].answers.text.tolist() == rows.text.tolist()
     assert reopen(rivals['usual']).cells == ID_CELLS
 

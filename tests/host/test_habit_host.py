@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from evolora.host.habit_host import HABIT_DEPTHS, HabitConfig, habit_table
-from evolora.host.model import host_id, load_host
+from evolora.host.model import load_host
+from evolora.host.names import host_id
 from evolora.host.pretraining import pretrain
 from evolora.tasks.splits import stream_of
 from evolora.tasks.worlds import conventions, under
