@@ -322,10 +322,12 @@ def write_peft(folder, factors: Factors, *, alpha: float, targets: tuple[str, ..
 def read_peft_host(folder) -> tuple[str | None, str, str]:
     "(base model of a peft folder, what its host was called where it was written, hash of the host's weights)"
     config, path = read_json(Path(folder)/'adapter_config.json'), Path(folder)/'adapter_model.safetensors'
-    try:
-        with safetensors.safe_open(checked_file(path, 1 << 30), 'pt') as file: noted = file.metadata() or {}
-    except safetensors.SafetensorError as e:
-        raise ValueError(f"{path} is no readable safetensors file ({e}); get it again") from None
+    noted = {}
+    if path.exists():           # `read_peft` says what it lacks
+        try:
+            with safetensors.safe_open(checked_file(path, 1 << 30), 'pt') as file: noted = file.metadata() or {}
+        except safetensors.SafetensorError as e:
+            raise ValueError(f"{path} is no readable safetensors file ({e}); get it again") from None
     base, revision = config.get('base_model_name_or_path'), config.get('revision')
     if isinstance(base, str) and isinstance(revision, str) and '@' not in base: base = f'{base}@{revision}'
     return base, noted.get('host', ''), noted.get('host_hash', '')
