@@ -21,10 +21,10 @@ import typer
 from .attention import attention_app
 from .bench import bench_app
 from .calibrate import calibrate, forecast_of, settings_for
-from .hosts import HOSTS, finite, host_app, interruptible, unfinished
+from .hosts import HOSTS, finite, host_app, interruptible, loaded_host, unfinished, while_loading
 from .baselines import holdout, sft
 from . import study as study_command
-from ..utils.terminal import MAX_THREADS, meanwhile, new_file, new_folder_for, progress, log, show, visible
+from ..utils.terminal import MAX_THREADS, bar_of, meanwhile, new_file, new_folder_for, progress, log, show, visible
 
 # %% ../../nbs/15_cli/09_app.ipynb #1ed9fd5c
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode='markdown',
@@ -156,15 +156,16 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         return
     from evolora.evaluation.host_calibration import CALIBRATION
     from evolora.utils.files import check_new_folder
-    from evolora.host.model import load_host
     from evolora.ecology.sessions import begin_session, resume_session
     if resume:
-        folder, session = resume, resume_session(resume, every=every, log=log)
+        said = []           # what is said while a bar is drawn is written when it is gone
+        with while_loading(resume): folder, session = resume, resume_session(resume, every=every, log=said.append)
+        for line in said: log(line)
     else:
         load_config(name)       # an error in it, or in the folder, is raised before a host is loaded and measured
         check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))
-        loaded = load_host(host_name, device=device, dtype=dtype,
-                           threads=threads or (1 if host_name in SHIPPED else None))
+        loaded = loaded_host(host_name, device=device, dtype=dtype,
+                             threads=threads or (1 if host_name in SHIPPED else None))
         settings, found = settings_for(loaded, name)
         session = begin_session(folder, loaded, settings, seed=seed or 0, every=every,
                                 beside={CALIBRATION: found.model_dump_json(indent=1) + '\n'} if found else None)
@@ -176,7 +177,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
         log(f'{ecology.generation} generations are there, {generations} were asked for: nothing is lived through')
     with session:
         try:
-            with meanwhile(lambda: f'generation {ecology.generation}: {ecology.part}') as ticker:
+            with meanwhile(lambda: f'generation {ecology.generation} {bar_of(ecology.underway)}') as ticker:
                 found = session.live(generations, log=ticker, patience=patience)
         except BrokenPipeError: raise           # the reader of the output has gone: that is no trouble with the folder
         except OSError as e:

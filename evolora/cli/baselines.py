@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from .hosts import finite, interruptible, unfinished
+from .hosts import finite, interruptible, loaded_host, unfinished
 from ..utils.terminal import progress, show, visible
 
 # %% ../../nbs/15_cli/05_baselines.ipynb #10bd26c5
@@ -33,12 +33,11 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
     from evolora.experiments.baselines import train
     from evolora.evaluation.evaluation import evaluate
     from evolora.tasks.forms import form_named
-    from evolora.host.model import load_host
     from evolora.tasks.task_sets import draw_tasks
     from evolora.experiments.trainer import cells_named
     cells, form = cells_named(families), form_named(form)
     unfinished(out)
-    loaded, most = load_host(host, threads=1).in_form(form), round(budget)
+    loaded, most = loaded_host(host, threads=1).in_form(form), round(budget)
     with interruptible(out) as bar:
         def show(trained): bar.reached('learning', min(round(trained.spent.used(match)), most), most)
         made = train(loaded, 'sft', budget=budget, match=match, seed=seed, cells=cells, folder=out, on_update=show)

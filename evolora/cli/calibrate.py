@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from .hosts import HOSTS
+from .hosts import HOSTS, loaded_host
 from ..utils.files import write_whole
 from ..utils.terminal import MAX_THREADS, new_file, progress, log, show
 
@@ -39,7 +39,8 @@ def settings_for(host, name: str, # of a preset, or a YAML file
     if found is None:
         check_host(host, config)
         log(f'{host.id} is new here: it is measured first, for some minutes (`evolora calibrate --help`)')
-        with progress(stays=False) as bar: found = calibrate(host, on_way=bar.reached)
+        with progress(stays=False) as bar: found = calibrate(
+            host, on_way=lambda what, done, total: bar.reached('measuring, answers', done, total))
         kept = keep_calibration(host, found)
         log(f'calibrated in {found.seconds:.0f} s with {found.answers} answers: form {found.form}, {len(found.chosen)} '
             f'cells{"" if kept else "; it could not be kept for the next time"}')
@@ -96,11 +97,10 @@ def calibrate(host: Annotated[str, typer.Argument(metavar='HOST', help=HOSTS)],
     import yaml
     from evolora.evaluation import host_calibration as calibration
     from evolora.host.downloads import SHIPPED
-    from evolora.host.model import load_host
     if host in SHIPPED:
         raise ValueError(f"expected a host other than {' and '.join(SHIPPED)}, whose presets fit; take a folder, a "
                          ".gguf file or a name")
-    loaded = load_host(host, threads=threads)
+    loaded = loaded_host(host, threads=threads)
     settings, found = settings_for(loaded, config, again=again)
     forecast = calibration.rehearse(loaded, settings) if rehearse else None
     def keep():     # last: what was found is on the screen, whatever the disk says

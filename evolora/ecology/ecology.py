@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from math import fsum
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,7 @@ from ..tasks.worlds import World
 from ..utils.randomness import seed_of, stream
 from ..utils.terminal import stop_softly
 from ..utils.text import escape
+from ..utils.underway import Underway, heard
 
 # %% ../../nbs/07_ecology/11_ecology.ipynb #09b23405
 class Ecology:
@@ -74,7 +76,7 @@ class Ecology:
         self.demography.leaving, self.demography.giving = self.society.leaves, self.society.gives
         self.history: list[Generation] = []
         self.merges: list[Merge] = []           # with their weights, for an audit; kept in memory only
-        self._busy, self.half, self._timing = threading.Lock(), False, {}
+        self._busy, self.half, self._timing, self.underway = threading.Lock(), False, {}, Underway()
         for i in range(config.founders):
             self.demography.found(0, rank=config.rank, traits=config.traits, step=config.founder_step if i else 0.)
 
@@ -99,7 +101,9 @@ class Ecology:
         if questions is not None and (type(questions) is not int or not 1 <= questions <= most):
             raise ValueError(f"questions expected a whole number from 1 to {most}, got {questions!r:.60}; "
                              "raise market.questions for more")
-        with self.still():
+        usual = [g.timing['seconds'] for g in self.history[-5:]]
+        self.underway = Underway(median(usual) if usual else None)
+        with self.still(), heard(self.underway):
             if self.half: raise RuntimeError(f"generation {self.generation} ended half-way; begin anew or resume a run")
             self.half, self._timing = True, {}
             applied = self.controls.apply(self.generation)

@@ -236,6 +236,7 @@ def rounds(self: Serving, applied, n: int | None = None) -> tuple[Service, pd.Da
     chosen = e.curriculum.choose(round(e.config.curriculum.chosen * n))
     questions, rng = asked([*e.cells.values()], n, e.rng('questions'), chosen), e.rng('choice')
     tasks, starts = e.put(questions), range(0, n, c.round)
+    e.underway.plan('answering', n * e.config.curriculum.copies)
     for k, start in enumerate(starts):
         few = slice(start, start + c.round)
         scored += self._round(service, questions[few], tasks[few], start, rng)

@@ -31,6 +31,7 @@ from ..tasks.families import FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell, family_has
 from ..tasks.task_sets import chance, draw_tasks
 from ..utils.files import parse_json, read_file, write_whole
 from ..utils.text import escape
+from ..utils.underway import heard
 
 # %% ../../nbs/09_evaluation/06_host_calibration.ipynb #a75be06b
 def pass_at(k: int, n: int, right: int) -> float:
@@ -86,13 +87,14 @@ def _more(host: Host, tasks: Sequence, k: int) -> np.ndarray:
     return np.array(read) * (1 / HAND - 1 / k) / 1e9
 
 def _asked(host: Host, form: Form, cells: Sequence[Cell], n: int, k: int, *, seed: int, round: int,
-           tick: Callable[[int], None], greedy: bool = False, rows: int = 128) -> pd.DataFrame:
+           tick: Callable[..., None], greedy: bool = False, rows: int = 128) -> pd.DataFrame:
     "A row a sampled answer, k to each of n train questions of every cell; `greedy`: if the greedy one is right, too"
     tasks = draw_tasks(cells, stream='train', n=n * len(cells), seed=10 * seed + round)
     found, asked = [], host.in_form(form)
     for i in range(0, len(tasks), max(1, rows // k)):       # in pieces, so that a bar can move
         part = tasks[i:i + max(1, rows // k)]
-        new = samples(asked, part, None, k, seed=seed, max_new_tokens=LONGEST)
+        with heard(lambda what, done, of, tokens: tick(0, done)):       # the bar moves inside of a piece, too
+            new = samples(asked, part, None, k, seed=seed, max_new_tokens=LONGEST)
         new['gflops'] += np.repeat(_more(asked, part, k), k)
         tick(len(new) + greedy * len(part))
         if greedy: new = new.merge(answer(asked, part, max_new_tokens=LONGEST)[[*KEY, 'success']].rename(
@@ -238,10 +240,10 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # default: the
     first, asked = list(families.values()), 0
     total = effort.total(len(forms), len(cells), len(first))
     def tick(what):
-        def more(n):
+        def more(n, under_way=0):
             nonlocal asked
             asked += n
-            on_way(what, min(asked, total), total)
+            on_way(what, min(asked + under_way, total), total)
         return more
     few = min(effort.families, len(first))
     spread_over = lambda n: [first[i * len(first) // n] for i in range(n)]

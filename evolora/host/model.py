@@ -43,6 +43,7 @@ from ..tasks.forms import Form, dated
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
 from ..utils.text import escape
+from ..utils.underway import tell
 
 # %% ../../nbs/04_host/09_model.ipynb #caeb5ba5
 @dataclass
@@ -252,6 +253,7 @@ def reading_model(name: str | Path):
     "What goes wrong while a model is read becomes a ValueError of one line"
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
+    before = transformers_logging.set_tqdm_hook(_told)
     try: yield
     except _UNREADABLE as e:
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
@@ -261,7 +263,18 @@ def reading_model(name: str | Path):
         raise ValueError(f"cannot load a causal language model from {str(name)[:200]!r} ({reason}); {meant}give a "
                          "folder that save_pretrained wrote with safetensors and a tokenizer, a whole .gguf file, or "
                          "a hub id that is cached or can be reached") from None
-    finally: transformers_logging.set_verbosity_warning()
+    finally:
+        transformers_logging.set_verbosity_warning()
+        transformers_logging.set_tqdm_hook(before)
+
+def _told(bar: Callable, items: tuple, how: dict):
+    "In place of a bar of transformers: whoever listens is told"
+    if not items or not hasattr(items[0], '__len__'): return bar(*items, **how)
+    def telling():
+        for i, item in enumerate(items[0]):
+            tell('reading weights', i, len(items[0]))
+            yield item
+    return telling()
 
 def _hub_answers() -> bool:
     "Whether the hub can be reached, asked once: without it transformers asks six times for each of a dozen files"

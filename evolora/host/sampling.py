@@ -19,6 +19,7 @@ from torch import nn
 
 from .fast_layers import Prefixes
 from .engine import Plan, Record, session
+from ..utils.underway import tell
 
 # %% ../../nbs/04_host/05_sampling.ipynb #f21427a6
 Group = tuple[int, ...]                                     # the rows that continue one prompt
@@ -150,14 +151,17 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
     noise = torch.from_numpy(uniforms(seeds, max_new_tokens)).to(model.device)
     stop, done, noted = torch.tensor(list(ends), device=model.device), 0, [None] * n
     on_rows(done, n)
+    tell('answering', 0, n)
     for batch in _batches(groups_of(prompts, authors.keys), rows):
         plan = authors.plan(batch, prompts, max_new_tokens, chunk, kept, below and kept is not None)
         with _spare_memory(rows=rows, chunk=chunk):
             found = _continue(session(model, plan), batch, (tokens, logprobs, length, margins), noise, stop,
-                              temperature)
+                              temperature,
+                              lambda left, new: tell('answering', done + sum(map(len, batch)) - left, n, new))
         for i, x in found.items(): noted[i] = x
         done += sum(map(len, batch))
         on_rows(done, n)
+        tell('answering', done, n)
     length = length.tolist()
     cut = lambda x: [row[:k] for row, k in zip(x.tolist(), length)]
     return Samples(cut(tokens), cut(logprobs), margins.cpu().numpy().astype(float), noted if below else None)
@@ -179,20 +183,23 @@ def _noted(rows, batch: list[Group], lines: list[tuple[torch.Tensor, torch.Tenso
     return {i: Below(rows.below_prompt[g], x[first[i]:first[i] + count[i] - 1]) for g, mine in enumerate(batch)
             for i in mine}
 
-def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], noise, stop,
-              temperature: float) -> dict[int, Below]:
+def _continue(rows, batch: list[Group], out: tuple[torch.Tensor, ...], noise, stop, temperature: float,
+              on_step: Callable[[int, int], None]) -> dict[int, Below]: # gets rows left, and how many got a token
     "Sample the rows of one batch until each has ended"
     tokens, logprobs, length, margins = out
     logits, group = rows.read()
     row = _rows(batch, group)                               # of each line of the logits
     live, arranged, lines = torch.ones(len(row), dtype=torch.bool, device=row.device), False, []
+    left = len(row)
+    on_step(left, 0)
     for step in range(tokens.shape[1]):
         chosen, logprob, margin = choose(logits, temperature, noise[row, step])
         tokens[row, step], logprobs[row, step] = chosen, logprob
         margins[row] = torch.where(live, torch.minimum(margins[row], margin), margins[row])
         length[row] += live
         live = live & ~torch.isin(chosen, stop)
-        left = int(live.sum())
+        before, left = left, int(live.sum())
+        on_step(left, before)
         if not left or step + 1 == tokens.shape[1]: break
         if left <= KEPT * len(row) or (not arranged and rows.plan.arrange):
             kept = rows.keep(live.nonzero()[:, 0])

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from statistics import median
 
 import ipywidgets as W
 from fastcore.basics import patch
@@ -211,12 +210,13 @@ def _tick(self: Window) -> None:
     began, ecology = self.runner.began, self.ecology
     self.ticks += 1
     if ecology is None or began is None:
-        self.progress.value = progress_html('the model is being loaded …' if ecology is None else '', 0.)
+        loading = self.runner.loading
+        self.progress.value = progress_html('' if ecology else f'the model is being loaded … {loading.line}',
+                                            loading.share)
         return
-    spent, known = time.monotonic() - began, [g.timing['seconds'] for g in ecology.history[-5:]]
-    share = spent / median(known) if known else 0.
-    part = ecology.part or '…'
-    self.progress.value = progress_html(f'generation {ecology.generation}: {part}, {spent:.1f} s', share)
+    now = ecology.underway
+    text = f'generation {ecology.generation}: {now.line or "…"}, {time.monotonic() - began:.1f} s'
+    self.progress.value = progress_html(text, now.share)
 
 # %% ../../nbs/11_lab/07_live_view.ipynb #b5c72118
 @patch

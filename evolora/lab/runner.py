@@ -22,6 +22,7 @@ from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
 from ..ecology.sessions import Session, resume_session
 from ..host.model import load_host
+from ..utils.underway import Underway, heard
 
 # %% ../../nbs/11_lab/05_runner.ipynb #8fc4363d
 class Runner:
@@ -36,7 +37,7 @@ class Runner:
         # They are called with each record, and with None when it has come to rest.
         self.watchers: list[Callable[[Generation | None], None]] = []
         self._jobs, self._thread, self._changed = deque(), None, threading.Condition()
-        self.busy = False
+        self.busy, self.loading = False, Underway()
 
     @property
     def ecology(self) -> Ecology | None:
@@ -91,9 +92,16 @@ def _notify(self: Runner, record: Generation | None) -> None:
 
 # %% ../../nbs/11_lab/05_runner.ipynb #ed6e5ee5
 @patch
+def _begin(self: Runner) -> None:
+    "Make the world, unless it is there"
+    if self.world is not None: return
+    self.loading = Underway()
+    with heard(self.loading): self.world = self._make()
+
+@patch
 def _generation(self: Runner) -> None:
     "One generation; the last one of a run also brings a session to the disk"
-    if self.world is None: self.world = self._make()
+    self._begin()
     if self._watch is None: self._watch = EarlyStopping(self.ecology, self.patience, getattr(self.world, 'seen', None))
     self.began = time.monotonic()
     record = self.world.step()
@@ -162,7 +170,7 @@ def submit(self: Runner, job: Callable[[Ecology], object]) -> Future:
     def work() -> None:
         if not future.set_running_or_notify_cancel(): return
         try:
-            if self.world is None: self.world = self._make()
+            self._begin()
             with self.ecology.still(): future.set_result(job(self.ecology))
         except Exception as error: future.set_exception(error)
     with self._changed:

@@ -23,6 +23,7 @@ from .lessons import Lesson, Trees, inputs_of, longest_of, plant, takes_trees
 from .population import Population
 from ..utils.randomness import stream
 from ..utils.registry import Parts, fingerprint
+from ..utils.underway import tell
 
 # %% ../../nbs/05_organelles/03_learning_rules.ipynb #750dfe53
 class Reading:
@@ -200,10 +201,14 @@ def credit(population: Population, lesson: Lesson, rule: str = 'local', *,
     who = list(dict.fromkeys(lesson.organelles))
     advantage = torch.tensor(lesson.advantage, dtype=torch.float32, device=population.stack.device)
     total, reading = None, Reading(population, who, lesson.temperature)
+    done = 0
+    tell('learning', 0, len(lesson))
     for trees in plant(population, lesson, chunk=chunk):
         found = RULES[rule](reading, trees, advantage[trees.rows] * decay**trees.left, **options)
         if total is None: total = found
         else: total = tuple({n: x + more[n] for n, x in old.items()} for old, more in zip(total, found))
+        done += len(trees.rows.unique())
+        tell('learning', done, len(lesson))
     place = {id: i for i, id in enumerate(who)}
     count = np.bincount([place[id] for id in lesson.organelles], minlength=len(who))
     share = 1 / torch.tensor(count, dtype=torch.float32, device=advantage.device)[:, None, None]

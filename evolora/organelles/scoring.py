@@ -16,6 +16,7 @@ from ..host.fast_layers import Beginnings, Causal, Decoder, Rest, supported
 from ..host.model import check_room
 from ..host.sampling import Kept
 from .population import Population
+from ..utils.underway import tell
 
 # %% ../../nbs/05_organelles/05_scoring.ipynb #sco00006
 @dataclass
@@ -148,16 +149,19 @@ def score(population: Population, prompts: list[str], answers: list[list[int]], 
     if not lean: return Scores(who, _one_by_one(population, prompts, answers, who, temperature, chunk), alone, alone)
     found, one = np.zeros((len(prompts), len(who))), _Pass(decoder, population, encoded, answers, kept, temperature)
     order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]) - one.heads[i] + len(answers[i]))
+    tell('scoring', 0, len(prompts))
     while order:        # the longest first, so that memory runs out at once or never
         size = len(encoded[order[-1]]) - one.heads[order[-1]] + len(answers[order[-1]]) - 1
         rows, order = order[-(n := max(1, chunk // size // min(len(who), 8))):], order[:-n]
         found[rows] = one.over(rows, who, chunk)
+        tell('scoring', len(prompts) - len(order), len(prompts))
     return Scores(who, found, scoring_flops(population, prompts, encoded, answers, who, kept), alone)
 
 def _one_by_one(population, prompts, answers, who, temperature, chunk) -> np.ndarray:
     "The same through the host's own modules, where nothing is shared"
     found = np.zeros((len(prompts), len(who)))
     for k, id in enumerate(who):
+        tell('scoring', k, len(who))
         for trace in population.forward(prompts, answers, [id] * len(prompts), temperature=temperature or 1.,
                                         chunk=chunk):
             np.add.at(found[:, k], trace.rows.cpu().numpy(), trace.logprobs.double().cpu().numpy())

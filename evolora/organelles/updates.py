@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from .learning_rules import RULES, Credit, credit, learning_flops
 from .lessons import Lesson
 from .population import Population
+from ..utils.underway import tell
 
 # %% ../../nbs/05_organelles/04_updates.ipynb #e5200754
 def group_advantage(reward: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
@@ -69,6 +70,7 @@ def kl_from_host(population: Population, lesson: Lesson) -> dict[str, float]:
     total, count = dict.fromkeys(lesson.organelles, 0.), dict.fromkeys(lesson.organelles, 0)
     parts = {True: {}, False: {}}
     for own, who in ((True, lesson.organelles), (False, [None] * len(lesson))):
+        tell('trust region', 0 if own else len(lesson), 2 * len(lesson))
         for trace in population.forward(lesson.prompts, lesson.answers, who, temperature=lesson.temperature or 1.):
             logprobs = (trace.logits.float() / (lesson.temperature or 1.)).log_softmax(-1)
             for row in trace.rows.unique().tolist():

@@ -6,6 +6,7 @@ from . import registry as registry
 from . import statistics as statistics
 from . import terminal as terminal
 from . import text as text
+from . import underway as underway
 from .randomness import (
     seed_of as seed_of, stream as stream,
 )
@@ -23,9 +24,9 @@ from .statistics import (
     paired as paired, power_pairs as power_pairs, ratio as ratio, sign_flip as sign_flip, wilson as wilson,
 )
 from .terminal import (
-    Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, exists as exists, log as log,
-    meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for, progress as progress,
-    show as show, stop_softly as stop_softly, tracked as tracked, visible as visible,
+    Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, bar_of as bar_of,
+    exists as exists, log as log, meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for,
+    progress as progress, show as show, stop_softly as stop_softly, tracked as tracked, visible as visible,
 )
 from .pool import (
     belong as belong, each as each,
@@ -36,4 +37,7 @@ from .text import (
 from .cluster import (
     cluster_each as cluster_each, facts as facts, join_cluster as join_cluster, machines as machines,
     unlike as unlike,
+)
+from .underway import (
+    Underway as Underway, heard as heard, tell as tell,
 )
