@@ -6,12 +6,11 @@
 __all__ = ['chart_gates', 'chart_turns', 'chart_attempts']
 
 # %% ../../nbs/10_analysis/03_gate_charts.ipynb #45cf88e1
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from .tables import RunData, attempt_table, sentence
-from .theme import (GREEN, GREY, PALE, PURPLE, VERMILION, binned, in_world, nothing, over_time, per, rounded,
+from .theme import (alt, GREEN, GREY, PALE, PURPLE, VERMILION, binned, in_world, nothing, over_time, per, rounded,
                                     step_for)
 from ..assimilation.gates import EVENTS, GATES, gate_label
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-import altair as alt
+from .theme import alt
 import numpy as np
 import pandas as pd
 import vl_convert

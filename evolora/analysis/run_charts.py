@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-import altair as alt
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
@@ -23,7 +22,7 @@ from .society_charts import chart_archive, chart_messages, chart_prices, chart_r
 from .tables import (COMPUTE, EVOLUTION, RunData, age_table, balances, cell_history, dormant_table,
                                      evolution_sentence, evolution_table, left_because, lineage_order, organelle_table,
                                      pool, summary)
-from .theme import (BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PALE, PURPLE, VERMILION, binned, bundle, in_world,
+from .theme import (alt, BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PALE, PURPLE, VERMILION, binned, bundle, in_world,
                                     lacks, nothing, one_of, over_time, per, png_of, rounded, sampled, save_chart, setup,
                                     step_for)
 

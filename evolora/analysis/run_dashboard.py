@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import altair as alt
+from .theme import alt
 import pandas as pd
 
 from .run_charts import CHARTS, chart_accuracy, chart_roi

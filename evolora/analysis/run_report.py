@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import altair as alt
+from .theme import alt
 
 from .run_charts import CHARTS, chart_accuracy, chart_roi, save_chart
 from .run_comparison import beside, read_runs

@@ -7,12 +7,11 @@ __all__ = ['spans', 'archived', 'chart_sleepers', 'chart_archive', 'sold', 'char
            'chart_reads']
 
 # %% ../../nbs/10_analysis/04_society_charts.ipynb #sch00004
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from .tables import RunData
-from .theme import BLUE, GREY, PALE, binned, in_world, nothing, over_time, rounded, step_for
+from .theme import alt, BLUE, GREY, PALE, binned, in_world, nothing, over_time, rounded, step_for
 from ..utils.statistics import wilson
 
 # %% ../../nbs/10_analysis/04_society_charts.ipynb #sch00007

@@ -10,11 +10,15 @@ __all__ = ['OKABE_ITO', 'BLUE', 'ORANGE', 'GREEN', 'VERMILION', 'PURPLE', 'GREY'
 # %% ../../nbs/10_analysis/02_theme.ipynb #413b1d65
 import io
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
-import altair as alt
 import pandas as pd
 import vl_convert
 from PIL import Image
@@ -22,6 +26,20 @@ from PIL import Image
 from .tables import RunData
 from ..tasks.worlds import World
 from ..utils.files import write_whole
+
+@contextmanager
+def _grammar_later():
+    "jsonschema compiles a grammar of web addresses when it is imported, for two seconds; inside, at its first use"
+    name, grammar = 'rfc3987_syntax', ModuleType('rfc3987_syntax')
+    if name in sys.modules or find_spec(name) is None:
+        yield
+        return
+    grammar.is_valid_syntax = lambda *args: import_module(name).is_valid_syntax(*args)
+    sys.modules[name] = grammar
+    try: yield
+    finally: sys.modules.pop(name, None)
+
+with _grammar_later(): import altair as alt      # from here, wherever a chart is made
 
 # %% ../../nbs/10_analysis/02_theme.ipynb #5e728a7a
 OKABE_ITO = ['#0072B2', '#E69F00', '#009E73', '#D55E00', '#CC79A7', '#56B4E9', '#F0E442', '#000000']

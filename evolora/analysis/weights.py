@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import altair as alt
+from .theme import alt
 import numpy as np
 import pandas as pd
 import torch

@@ -22,14 +22,13 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import torch
+import transformers
 from huggingface_hub import constants
 from huggingface_hub.errors import StrictDataclassError
 from jinja2 import TemplateError
 from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (AutoConfig, AutoModelForCausalLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig,
-                          LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM)
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers import logging as transformers_logging
 
 import evolora.host.mechanisms.mechanism_model    # with it, transformers reads folders of mechanisms
@@ -393,8 +392,9 @@ def recorded_host(name: str | Path, **how) -> Host: # the keywords are those of 
                          f"you trust it: evolora host measure --host {shlex.quote(str(name)[:200])}") from None
 
 # %% ../../nbs/04_host/09_model.ipynb #7b7ad204
-ARCHITECTURES = {'qwen3': (Qwen3Config, Qwen3ForCausalLM), 'qwen2': (Qwen2Config, Qwen2ForCausalLM),
-                 'llama': (LlamaConfig, LlamaForCausalLM), 'gemma3': (Gemma3TextConfig, Gemma3ForCausalLM)}
+# By name, since reading the code of all of them takes a second.
+ARCHITECTURES = {'qwen3': ('Qwen3Config', 'Qwen3ForCausalLM'), 'qwen2': ('Qwen2Config', 'Qwen2ForCausalLM'),
+                 'llama': ('LlamaConfig', 'LlamaForCausalLM'), 'gemma3': ('Gemma3TextConfig', 'Gemma3ForCausalLM')}
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     "One token a byte, and three special ones"
@@ -409,7 +409,7 @@ def tiny_host(architecture: str = 'qwen3', *, seed: int = 0, hidden: int = 32, l
     "A random host of an architecture out of `ARCHITECTURES`, for lessons and tests"
     if architecture not in ARCHITECTURES:
         raise ValueError(f"expected one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
-    config_class, model_class = ARCHITECTURES[architecture]
+    config_class, model_class = (getattr(transformers, name) for name in ARCHITECTURES[architecture])
     tokenizer = byte_tokenizer()
     config = config_class(vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=3 * hidden,
                           num_hidden_layers=layers,

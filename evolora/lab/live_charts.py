@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from ..analysis.tables import EVOLUTION
-from ..analysis.theme import (BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PURPLE, VERMILION, bundle, png_of, stretches,
+from ..analysis.theme import (alt, BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PURPLE, VERMILION, bundle, png_of, stretches,
                                     world_layers)
 from ..assimilation.gates import EVENTS, GATES, gate_label
 from ..tasks.worlds import World

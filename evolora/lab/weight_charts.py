@@ -8,7 +8,7 @@ __all__ = ['organelle_specs', 'population_specs', 'outputs']
 # %% ../../nbs/11_lab/06_weight_charts.ipynb #0c9330ac
 from collections.abc import Sequence
 
-import altair as alt
+from ..analysis.theme import alt
 
 from ..analysis.weights import (chart_delta, chart_movement, chart_similarity, chart_spectra, delta_norms, movement,
                                 similarity, spectra)

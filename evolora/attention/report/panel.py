@@ -17,11 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
 
-import altair as alt
 import ipywidgets as W
 from fastcore.basics import patch
 
-from ...analysis.theme import png_of
+from ...analysis.theme import alt, png_of
 from .search_charts import chart_history, chart_lineage, chart_map
 from .records import Record, leaders, operators, plain, plain_lines, read_search, words
 from ...host.mechanisms.frameworks import END, START

@@ -9,12 +9,11 @@ __all__ = ['chart_history', 'chart_fits', 'chart_lineage', 'front', 'chart_paret
 # %% ../../../nbs/12_attention/report/02_search_charts.ipynb #3672a41a
 from collections.abc import Iterable, Mapping, Sequence
 
-import altair as alt
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...analysis.theme import BLUE, GREY, OKABE_ITO, ORANGE, PALE, VERMILION, nothing, rounded
+from ...analysis.theme import alt, BLUE, GREY, OKABE_ITO, ORANGE, PALE, VERMILION, nothing, rounded
 from .records import EnsembleLoss, Measured, Reverted, plain
 from ..scoring.scaling import horizon_correlation
 

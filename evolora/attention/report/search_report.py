@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from ...analysis.run_report import check_place
 from ...analysis.tables import markdown_table
-from ...analysis.theme import save_chart
+from ...analysis.theme import alt, save_chart
 from .search_charts import (chart_ablation, chart_ensemble, chart_fits, chart_history, chart_horizons,
                                         chart_lineage, chart_map, chart_pareto, chart_scores, fooled)
 from .records import (GainFound, Record, Rescored, leaders, operators, plain,
