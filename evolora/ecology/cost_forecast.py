@@ -27,7 +27,7 @@ from ..host.flops import FlopMeter
 from ..host.model import Host, host_dtype, read_config, reading_model
 from ..host.names import HUB, host_id, host_source
 from ..organelles.learning_rules import RULES, Reading, costs_like, learning_flops
-from ..organelles.lessons import Lesson, plant
+from ..organelles.lessons import LONGEST, Lesson, fitting_chunk, plant
 from ..organelles.population import Organelle, Population
 from ..organelles.updates import Plasticity
 from ..utils.randomness import stream
@@ -229,9 +229,9 @@ def _scored(config: EcologyConfig) -> list[tuple[str, int, tuple[int, ...], str]
                           ('an account', half, (seats, v.offspring, seats), f'{often}, and on no other bill')]
     return found
 
-def _scored_at_once(config: EcologyConfig, text: int) -> int: # tokens of a question and its answer
+def _scored_at_once(config: EcologyConfig, text: int, most: int) -> int: # tokens of an answer, and in one pass
     "Most answers, each under one organelle, that are in one pass"
-    m, most, found = config.market, config.plasticity.chunk, [0]     # tokens in one pass
+    m, found = config.market, [0]
     merges = [('a merge', m.met, (config.capacity, 8), '')] if config.merging.share else []     # eight candidates
     for when, answers, passes, _ in _scored(config) + merges:
         if when == 'a generation': answers = min(answers, m.round)
@@ -258,14 +258,19 @@ def _rows(config: EcologyConfig) -> tuple[int, int]:
     return min(config.batch, max(min(m.questions, m.round) * c.copies, tried, tested)), asked * c.copies
 
 # %% ../../nbs/07_ecology/12_cost_forecast.ipynb #cfn00006
+_LIBRARIES = 700_000_000        # bytes that a process holds in which the embedded host has lived through a generation
+
 def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, new: int) -> list[tuple]:
     "(what, bytes, unit, why) of all that takes much memory"
     c, p, width = plan.config.get_text_config(), config.plasticity, plan.dtype.itemsize
+    chunk = p.chunk or fitting_chunk(plan)
+    at_least = chunk if config.form.plain else max(chunk, LONGEST)     # a beginning is read with many questions
     memory, scratch, (batch, rows) = Plasticity(full, p), Examiner(full).scratch.stack, _rows(config)
-    tokens, at_once = plan.prompt + config.max_new_tokens, _scored_at_once(config, plan.prompt + new - 1)
+    tokens, at_once = plan.prompt + config.max_new_tokens, _scored_at_once(config, plan.prompt + new - 1,
+                                                                                    p.chunk or 8 * chunk)
     cache, line = _cache(plan, batch * tokens), c.vocab_size * (width + 2 * 4)     # logits, divided, and normalised
     logits, scoring = batch * (line + c.vocab_size * (4 if width < 4 else 0)), at_once * new * line
-    try: learning = kept_for_learning(full, _lesson(full, config, rows, new), p.rule, chunk=p.chunk)
+    try: learning = kept_for_learning(full, _lesson(full, config, rows, new), p.rule, chunk=at_least)
     except RuntimeError:
         if not reads_whole(plan.model): raise
         raise ValueError(f"forecast expected a mechanism that needs shapes only, got one that looks at numbers, on "
@@ -283,7 +288,8 @@ def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, new: int) -> li
               'nothing is scored')]
     together = sum(x for _, x, _ in fixed) + max(cache + logits, learning, scoring)
     return [(f'memory: {what}', x, 'bytes', why) for what, x, why in [
-        *fixed, *going, ('together', together, 'answering, scoring and learning take turns')]]
+        *fixed, *going, ('together', together, 'answering, scoring and learning take turns'),
+        ('the process', together + _LIBRARIES, 'where all is in main memory: with python, torch and transformers')]]
 
 def _way_back(full: Population, rule: str) -> str:
     "How much of the host a rule goes back through, in words"

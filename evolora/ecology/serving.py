@@ -10,6 +10,7 @@ __all__ = ['asked', 'chosen', 'graded', 'to_score', 'billed', 'Settled', 'settle
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import cached_property
 from itertools import combinations
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from ..economy import prices as money
 from ..economy.market import Market, likelihood_of
 from ..host.model import check_room
 from ..organelles.handing import Handed
+from ..organelles.lessons import fitting_chunk
 from ..organelles.population import Population
 from ..organelles.scoring import Scores, score
 from ..tasks.families import Cell
@@ -214,10 +216,15 @@ class Serving:
         "What follows from graded answers for who is asked next"
         return settle(self.market, self.ecology.population, answers, **self.how)
 
+    @cached_property
+    def chunk(self) -> int:
+        "Tokens scored in one pass: nothing of it is kept for a way back"
+        return self.ecology.config.plasticity.chunk or 8 * fitting_chunk(self.ecology.host)
+
     @property
     def how(self) -> dict:
-        "How answers are scored: as they were sampled, and as many tokens in a pass as learning takes"
-        return dict(temperature=self.ecology.controls.config.temperature, chunk=self.ecology.config.plasticity.chunk)
+        "How answers are scored: as they were sampled, and how many tokens in a pass"
+        return dict(temperature=self.ecology.controls.config.temperature, chunk=self.chunk)
 
     def prompts(self, tasks: Sequence[Task]) -> list[str | tuple[str, ...]]:
         "How these questions are put"

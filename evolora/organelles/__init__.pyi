@@ -10,8 +10,8 @@ from .population import (
     founder_factors as founder_factors,
 )
 from .lessons import (
-    LONGEST as LONGEST, Lesson as Lesson, Trees as Trees, inputs_of as inputs_of, longest_of as longest_of,
-    plant as plant, takes_trees as takes_trees,
+    LONGEST as LONGEST, Lesson as Lesson, Trees as Trees, fitting_chunk as fitting_chunk, inputs_of as inputs_of,
+    longest_of as longest_of, plant as plant, takes_trees as takes_trees,
 )
 from .learning_rules import (
     Credit as Credit, Directions as Directions, RULES as RULES, Reading as Reading, backprop as backprop,

@@ -19,7 +19,7 @@ from torch import nn
 from ..host.adapters import blocks_of
 from ..host.model import tiny_host
 from ..host.sampling import copies_of
-from .lessons import Lesson, Trees, inputs_of, longest_of, plant, takes_trees
+from .lessons import Lesson, Trees, fitting_chunk, inputs_of, longest_of, plant, takes_trees
 from .population import Population
 from ..utils.randomness import stream
 from ..utils.registry import Parts, fingerprint
@@ -193,7 +193,7 @@ class Credit:
 
 def credit(population: Population, lesson: Lesson, rule: str = 'local', *,
            decay: float = 1., # of the eligibility trace, per token between a token and the reward
-           chunk: int = 8192, # tokens in one pass: what bounds the memory
+           chunk: int | None = None, # tokens in one pass: what bounds the memory; default: `fitting_chunk`
            **options) -> Credit: # of the rule: node takes rng, sigma and pairs
     "Directions for the factors of every organelle in the lesson, by one of `RULES`"
     if rule not in RULES: raise ValueError(f"rule expected one of {', '.join(RULES)}, got {rule!r}")
@@ -203,7 +203,7 @@ def credit(population: Population, lesson: Lesson, rule: str = 'local', *,
     total, reading = None, Reading(population, who, lesson.temperature)
     done = 0
     tell('learning', 0, len(lesson))
-    for trees in plant(population, lesson, chunk=chunk):
+    for trees in plant(population, lesson, chunk=chunk or fitting_chunk(population.host)):
         found = RULES[rule](reading, trees, advantage[trees.rows] * decay**trees.left, **options)
         if total is None: total = found
         else: total = tuple({n: x + more[n] for n, x in old.items()} for old, more in zip(total, found))

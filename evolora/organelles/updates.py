@@ -53,7 +53,8 @@ class PlasticityConfig(BaseModel):
     probe: float = Field(.125, ge=0, le=1, description='share of the answers that the divergence is measured on')
     sigma: float = Field(.1, gt=0, le=2, description='noise of node and es, relative to what it is added to')
     pairs: int = Field(4, ge=1, description='opposite pairs of noise, for node and es')
-    chunk: int = Field(8192, ge=1, description='tokens learned from in one pass; lower it when memory is short')
+    chunk: int | None = Field(None, ge=1, description='tokens learned from in one pass, and scored; default: what fits '
+                              'the cache of the processor, and eight times as many scored')
 
     @field_validator('rule')
     @classmethod

@@ -284,7 +284,7 @@ def test_as_many_rows_of_the_vocabulary_as_scoring_holds_at_once(embedded, monke
     text = len(embedded.encode(prompts[:1])[0]) + new - 1
     for n, k in ((min(questions, config.market.round), capacity), (met, capacity + 1)):
         score(population, prompts[:n], [[70] * new] * n, [*population.ids, None][:k])
-    assert max(rows) == _scored_at_once(config, text) * new
+    assert max(rows) == _scored_at_once(config, text, 8192) * new
 
 
 # --- the forecast
@@ -357,7 +357,7 @@ def test_half_the_width_is_half_the_memory():
 
 def test_smaller_passes_take_less_memory():
     config = load_config('ecology')
-    less = config.model_copy(update={'batch': 4, 'plasticity': config.plasticity.model_copy(update={'chunk': 128})})
+    less = config.model_copy(update={'batch': 4, 'plasticity': config.plasticity.model_copy(update={'chunk': 64})})
     wide, thin = (forecast('qwen3-0.6b', c, dtype='bfloat16').value for c in (config, less))
     for what in ('keys and values', 'logits', 'kept for learning'):
         assert thin[f'memory: {what}'] < wide[f'memory: {what}'] / 2
