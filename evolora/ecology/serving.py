@@ -10,7 +10,6 @@ __all__ = ['asked', 'chosen', 'graded', 'to_score', 'billed', 'Settled', 'settle
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import cached_property
 from itertools import combinations
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -216,7 +215,7 @@ class Serving:
         "What follows from graded answers for who is asked next"
         return settle(self.market, self.ecology.population, answers, **self.how)
 
-    @cached_property
+    @property
     def chunk(self) -> int:
         "Tokens scored in one pass: nothing of it is kept for a way back"
         return self.ecology.config.plasticity.chunk or 8 * fitting_chunk(self.ecology.host)

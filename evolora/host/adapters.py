@@ -297,6 +297,13 @@ def read_tensors(path: Path, dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     return found
 
 # %% ../../nbs/04_host/03_adapters.ipynb #58465cb9
+def _in_order(data: bytes) -> bytes:
+    "The same safetensors file with the notes of its header in one order, which the library leaves to chance"
+    size = int.from_bytes(data[:8], 'little')
+    text = json.dumps(json.loads(data[8:8 + size]), sort_keys=True, separators=(',', ':')).encode()
+    text += b' ' * (-len(text) % 8)
+    return len(text).to_bytes(8, 'little') + text + data[8 + size:]
+
 def write_peft(folder, factors: Factors, *, alpha: float, targets: tuple[str, ...],
                base: str | None = None, # where everybody finds the host: its id on the hub
                revision: str | None = None, # of it
@@ -315,8 +322,8 @@ def write_peft(folder, factors: Factors, *, alpha: float, targets: tuple[str, ..
               'lora_dropout': 0., 'target_modules': list(targets), 'bias': 'none', 'fan_in_fan_out': turned,
               'init_lora_weights': True}
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder/'adapter_model.safetensors', safetensors.torch.save(
-        tensors, {'format': 'pt', 'host': host, 'host_hash': weights}))
+    write_whole(folder/'adapter_model.safetensors', _in_order(safetensors.torch.save(
+        tensors, {'format': 'pt', 'host': host, 'host_hash': weights})))
     write_whole(folder/'adapter_config.json', json.dumps(config, indent=2).encode())
 
 def read_peft_host(folder) -> tuple[str | None, str, str]:

@@ -68,7 +68,7 @@ def kept(folder):
 # --- nothing is forgotten
 
 # What is given, and what every generation writes before it reads.
-CONSTANT = {'host', 'history', 'rng', 'scratch', '_busy', '_timing'}
+CONSTANT = {'host', 'history', 'rng', 'scratch', '_busy', '_timing', 'underway'}
 
 
 def differences(one, two, path='', seen=None):

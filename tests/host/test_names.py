@@ -90,3 +90,10 @@ def test_an_adapter_tells_no_path(tmp_path, origin, base, revision):
     wanted = f'{base}@{revision}' if revision else base
     assert read_peft_host(tmp_path / 'adapter') == (wanted, 'mine', host.weights_hash())
     for file in (tmp_path / 'adapter').iterdir(): assert str(tmp_path).encode() not in file.read_bytes()
+
+
+def test_an_adapter_is_the_same_file_each_time(tmp_path):
+    population = Population(tiny_host('llama'), capacity=1, max_rank=4)
+    population.birth()
+    for i in range(8): population.export_peft('o1', tmp_path / str(i))
+    assert len({(tmp_path / str(i) / 'adapter_model.safetensors').read_bytes() for i in range(8)}) == 1
