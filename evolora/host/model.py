@@ -171,7 +171,7 @@ class Host:
         digest = hashlib.sha256(getattr(self.model, 'fingerprint', '').encode())
         for name, value in sorted(self.model.state_dict().items()):
             digest.update(f'{name}{tuple(value.shape)}{value.dtype}'.encode())
-            digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()[:16]
 
     def _repr_markdown_(self) -> str:

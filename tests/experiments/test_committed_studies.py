@@ -1,4 +1,4 @@
-"""What README says of the committed studies is what their cells say."""
+"""What README, and the page of an earlier experiment, say of the committed studies is what their cells say."""
 from pathlib import Path
 
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from evolora.experiments.changing_worlds import kept
 from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
-from evolora.experiments.study_report import places
+from evolora.experiments.study_report import evolution, places
 from evolora.experiments.study_results import Results, crossed
 from evolora.experiments.world_map import lead_map
 from evolora.tasks.task_sets import task_hashes
@@ -14,7 +14,8 @@ from evolora.tasks.task_sets import task_hashes
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map',
+PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'selection', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map',
              'worlds_memory', 'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
@@ -49,7 +50,29 @@ def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
     own = results[study]
     found = crossed(100 * (own.right(a, ('id',), way) - own.right(b, ('id',), way)), own.labels(('id',)))
     text = '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−')
-    assert text.replace(' [', ' points [') in README or text in README, text
+    said = PAGE if study in ('learning', 'longer', 'merges', 'untuned') else README
+    assert text.replace(' [', ' points [') in said or text in said, text
+
+
+@pytest.mark.parametrize('a, b', [
+    ('ecology', 'frozen'), ('random_search', 'frozen'), ('single', 'frozen'), ('rft', 'frozen'), ('sft', 'frozen'),
+    ('ecology', 'single'), ('ecology', 'rft'), ('ecology', 'lot'), ('ecology', 'unmerged'), ('spread', 'spread_lot'),
+    ('spread', 'spread_stakes'), ('spread', 'spread_halving'), ('spread', 'spread_bandit')])
+def test_readme_has_what_selection_is_worth(results, a, b):
+    text = '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*(100 * x for x in results['selection'].lead(a, b, ('id',))))
+    assert text.replace('-', '−') in README.replace(' points [', ' [')
+
+
+def test_readme_says_what_stakes_and_evidence_are_worth(results):
+    own, cells = results['selection'], Study('selection', RESULTS / 'selection').cells()
+    lead = [100 * x for x in own.lead('spread', 'spread_even', ('id',))]
+    assert '{:.1f} points [{:.1f}, {:.1f}] ahead of six that answer'.format(*lead) in README
+    spent = [x['spent']['evidence'] / x['gflops'] for cell, x in cells.items() if cell.condition == 'ecology']
+    assert f'{100 * sum(spent) / len(spent):.0f} % of its compute goes into evidence' in README
+    rank = evolution(Study('selection', RESULTS / 'selection').plan, cells).set_index('condition').loc['spread']
+    text = [f'{rank[k]:.2f}'.removeprefix('0') for k in ('ρ shared', 'ρ shared low', 'ρ shared high')]
+    assert '{} [{}, {}]'.format(*text) in README
+    assert sum('took_over' in x['decisions'] for cell, x in cells.items() if cell.condition == 'ecology') == 9
 
 
 def test_readme_says_how_far_the_map_reaches():
@@ -88,12 +111,12 @@ def test_readme_names_the_nearest_of_the_further_rivals(results):
     assert f'the ecology is ahead of it by {said}' in README
 
 
-@pytest.mark.parametrize('condition', ('frozen', 'random_search', 'ecology', 'single', 'sft'))
+@pytest.mark.parametrize('condition', ('frozen', 'random_search', 'ecology', 'single', 'rft', 'sft'))
 def test_readme_has_the_share_of_right_answers(results, condition):
     named = {'frozen': 'the frozen host', 'random_search': 'variation and selection', 'ecology': 'the ecology, each',
-             'single': 'one adapter, same rule', 'sft': 'one adapter, supervised'}[condition]
+             'single': 'one adapter, same rule', 'rft': 'one adapter, trained on its own', 'sft': 'one adapter, supervised'}[condition]
     line = next(line for line in README.splitlines() if line.startswith(f'| {named}'))
-    assert f"| {100 * results['learning'].right(condition, ('id',)).mean():.0f} % |" in line
+    assert f"| {100 * results['selection'].right(condition, ('id',)).mean():.0f} % |" in line
 
 
 @pytest.mark.parametrize('arm, named', [
