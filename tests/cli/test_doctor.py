@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import constants
 
 from evolora.cli import doctor
-from evolora.host import model as host
+from evolora.host import names
 from evolora.cli.doctor import examine
 from evolora.host.model import load_host
 from evolora.ecology.cost_forecast import PROFILES
@@ -90,7 +90,7 @@ def test_evolora_that_was_never_installed(monkeypatch):
 
 
 def test_a_damaged_embedded_host(monkeypatch, tmp_path):
-    monkeypatch.setitem(host._SHIPPED, 'embedded', tmp_path / 'gone')
+    monkeypatch.setitem(names._SHIPPED, 'embedded', tmp_path / 'gone')
     row = found().loc['host: embedded']
     assert row.verdict == 'missing' and 'expected a model folder' in row.found
 

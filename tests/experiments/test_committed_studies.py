@@ -114,7 +114,8 @@ def test_readme_names_the_nearest_of_the_further_rivals(results):
 @pytest.mark.parametrize('condition', ('frozen', 'random_search', 'ecology', 'single', 'rft', 'sft'))
 def test_readme_has_the_share_of_right_answers(results, condition):
     named = {'frozen': 'the frozen host', 'random_search': 'variation and selection', 'ecology': 'the ecology, each',
-             'single': 'one adapter, same rule', 'rft': 'one adapter, trained on its own', 'sft': 'one adapter, supervised'}[condition]
+             'single': 'one adapter, same rule', 'rft': 'one adapter, trained on its own',
+             'sft': 'one adapter, supervised'}[condition]
     line = next(line for line in README.splitlines() if line.startswith(f'| {named}'))
     assert f"| {100 * results['selection'].right(condition, ('id',)).mean():.0f} % |" in line
 
