@@ -159,8 +159,10 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     from evolora.ecology.sessions import begin_session, resume_session
     if resume:
         said = []           # what is said while a bar is drawn is written when it is gone
-        with while_loading(resume): folder, session = resume, resume_session(resume, every=every, log=said.append)
-        for line in said: log(line)
+        try:
+            with while_loading(resume): folder, session = resume, resume_session(resume, every=every, log=said.append)
+        finally:
+            for line in said: log(line)
     else:
         load_config(name)       # an error in it, or in the folder, is raised before a host is loaded and measured
         check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))
