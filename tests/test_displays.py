@@ -36,8 +36,8 @@ NUMBERS = dict.fromkeys('''
     parsed pass@1 greedy pass@8 open new share candidate control lowest uplift se n accuracy low high chance corrected
     belief updates episodes balance rank born success_ema learning_progress value delta_norm'''.split(), 1.)
 MODEL = Found(model_type=EVIL, num_hidden_layers=1, hidden_size=1)
-HOST = Found(id=EVIL, config=Found(model_type=EVIL, get_text_config=lambda: MODEL), parameters=1, tokenizer='',
-             meter=Found(answer=lambda *_: 1))
+HOST = Found(id=EVIL, precision=EVIL, config=Found(model_type=EVIL, get_text_config=lambda: MODEL), parameters=1,
+             tokenizer='', meter=Found(answer=lambda *_: 1))
 MEMBER = Found(id='o1', born=0, operator=EVIL, parents=(), rank=1, traits=Found(step=1.))
 # By the class whose display is looked at: something whose every text is evil.
 SHOWN = {
