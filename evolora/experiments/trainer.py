@@ -46,6 +46,7 @@ class Condition(BaseModel):
     plasticity: PlasticityConfig = PlasticityConfig(rule='none')
     rank: int = Field(8, ge=1, le=1024, description='of the adapter, with alpha 8')
     blocks: int | None = Field(1, ge=1, description='adapters only in so many of the last blocks; None is all')
+    targets: list[str] | None = Field(None, min_length=1, description='maps with adapters; None is as the preset')
     tasks: int = Field(16, ge=1, le=1 << 16, description='questions of an organelle in an update')
     copies: int = Field(8, ge=1, le=1 << 10, description='answers to each')
     specialists: bool = Field(False, description='one organelle a family, instead of one for all')
@@ -77,7 +78,8 @@ class Condition(BaseModel):
         return self.model_dump() | ({'config': self.config().model_dump()} if self.source == 'life' else {})
 
     @model_serializer(mode='wrap')
-    def _older_ones_stay(self, usual): return {k: x for k, x in usual(self).items() if k != 'serving' or x}
+    def _older_ones_stay(self, usual):
+        return {k: x for k, x in usual(self).items() if x or k not in ('serving', 'targets')}
 
 # %% ../../nbs/13_experiments/02_trainer.ipynb #2251e730
 MATCHES = ('flops', 'answers', 'tokens', 'seconds')     # what a budget can count
@@ -141,7 +143,8 @@ class Trainer:
         self.host, self.condition, self.seed, self.cells = host, condition, seed, list(cells)
         families = list(dict.fromkeys(c.family for c in self.cells)) if condition.specialists else [None]
         self.population = Population(host, capacity=len(families), max_rank=condition.rank, alpha=8.,
-                                     targets=tuple(EcologyConfig().targets), blocks=condition.blocks)
+                                     targets=tuple(condition.targets or EcologyConfig().targets),
+                                     blocks=condition.blocks)
         born = [self.population.birth(rank=condition.rank, traits=Traits(niche=family or ''),
                                       rng=stream(seed, purpose='founder', organelle=i)).id
                 for i, family in enumerate(families)]
