@@ -61,7 +61,7 @@ class World(_Model):
             raise ValueError(f'{self.name}: {validation_line(error, EcologyConfig)}') from None
 
 # %% ../../nbs/13_experiments/08_study_plan.ipynb #4f527cd8
-SETTINGS = ('plasticity', 'rank', 'blocks', 'tasks', 'copies', 'specialists', 'shots', 'samples', 'match',
+SETTINGS = ('plasticity', 'rank', 'blocks', 'targets', 'tasks', 'copies', 'specialists', 'shots', 'samples', 'match',
             'max_new_tokens')
 
 def nested(settings: dict[str, object]) -> dict:
