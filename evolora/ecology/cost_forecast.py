@@ -24,7 +24,8 @@ from ..host.adapters import blocks_of
 from ..host.fast_layers import LAYOUTS, reads_whole
 from ..host.downloads import KNOWN, known_file
 from ..host.flops import FlopMeter
-from ..host.model import Host, host_dtype, read_config, reading_model
+from ..host.model import Host, read_config, reading_model
+from ..host.precision import host_dtype
 from ..host.names import HUB, host_id, host_source
 from ..organelles.learning_rules import RULES, Reading, costs_like, learning_flops
 from ..organelles.lessons import LONGEST, Lesson, fitting_chunk, plant
@@ -137,7 +138,7 @@ def blueprint(host: str | Path | Host, *, # what `load_host` takes, or a host
     if isinstance(host, Host): config, id, dtype = host.config, host.id, dtype or host.dtype
     else:
         id, config = host_id(host), known.config() if known else read_config(host)
-    dtype = host_dtype(dtype)
+    dtype = host_dtype(dtype, saved=_saved_as(config))
     return Blueprint(config, id=id, dtype=_saved_as(config) if dtype == 'auto' else dtype,
                      prompt=question + (known.frame if known else _FRAME))
 

@@ -25,7 +25,6 @@ from .speed import alternate, target
 from .study_plan import Cell as StudyCell, Plan
 from .study_report import compared
 from ..host.model import Host, byte_tokenizer, tiny_host
-from ..host.sampling import MARGIN
 from ..organelles.population import Population
 from ..tasks.families import Cell
 from ..tasks.task_sets import draw_tasks
@@ -62,7 +61,7 @@ def equal_answers(host: Host, cells: Sequence[Cell], *, n: int = 32, new: int = 
                                          eos_token_id=host.ends, pad_token_id=host.pad)[0, len(ids):].tolist()
         rows.append({'kept': kept.tokens[i] == theirs, 'whole': whole.tokens[i] == theirs,
                      'margin': float(min(kept.margins[i], whole.margins[i]))})
-    return pd.DataFrame(rows).assign(sure=lambda t: t.margin > MARGIN)
+    return pd.DataFrame(rows).assign(sure=lambda t: t.margin > kept.close)
 
 # %% ../../nbs/13_experiments/20_real.ipynb #959d5dcc
 def lively(host: Host, *, blocks: int | None = 8) -> Population:

@@ -33,7 +33,6 @@ from ..ecology.ecology import Ecology
 from ..ecology.run_folder import begin
 from ..host.fast_layers import supported
 from ..host.model import Generation, Host, load_host
-from ..host.sampling import MARGIN
 from ..organelles.population import Population
 from ..tasks.families import CELLS
 from ..tasks.task_sets import draw_tasks
@@ -155,7 +154,7 @@ def unequal(host: Host, population: Population, prompts: list[str], who: list[st
     "Rows that differ when all decode greedily; rows of ours that were close, and that the adapters change at all"
     bare, ours = host.generate(prompts, temperature=0, max_new_tokens=NEW), population.generate(
         prompts, who, temperature=0, max_new_tokens=NEW)
-    count = lambda made, tokens: sum(a != b and m >= MARGIN for a, b, m in zip(made.tokens, tokens, made.margins))
+    count = lambda made, tokens: sum(a != b and m >= made.close for a, b, m in zip(made.tokens, tokens, made.margins))
     found = {'(b) against (a)': count(bare, rivals.transformers(0)), 'close decisions': bare.unsure + ours.unsure,
              'changed by adapters': sum(a != b for a, b in zip(bare.tokens, ours.tokens))}
     if slow:

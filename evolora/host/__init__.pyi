@@ -8,6 +8,7 @@ from . import habit_host as habit_host
 from . import mechanisms as mechanisms
 from . import model as model
 from . import names as names
+from . import precision as precision
 from . import pretraining as pretraining
 from . import sampling as sampling
 from .fast_layers import (
@@ -30,9 +31,9 @@ from .engine import (
     WholeRows as WholeRows, buckets as buckets, session as session,
 )
 from .sampling import (
-    Authors as Authors, Below as Below, Group as Group, KEPT as KEPT, Kept as Kept, MARGIN as MARGIN,
-    Samples as Samples, Trace as Trace, choose as choose, copies_of as copies_of, groups_of as groups_of,
-    sample as sample, trace as trace, uniforms as uniforms,
+    Authors as Authors, Below as Below, Group as Group, KEPT as KEPT, Kept as Kept, Samples as Samples,
+    Trace as Trace, choose as choose, copies_of as copies_of, groups_of as groups_of, sample as sample,
+    trace as trace, uniforms as uniforms,
 )
 from .downloads import (
     KNOWN as KNOWN, Known as Known, OnWay as OnWay, SHIPPED as SHIPPED, cache_folder as cache_folder,
@@ -47,11 +48,15 @@ from .gguf import (
 from .names import (
     EMBEDDED as EMBEDDED, HUB as HUB, host_id as host_id, host_source as host_source, public_name as public_name,
 )
+from .precision import (
+    host_device as host_device, host_dtype as host_dtype, margin_of as margin_of,
+    multiplies_bfloat16 as multiplies_bfloat16,
+)
 from .model import (
     ARCHITECTURES as ARCHITECTURES, Generation as Generation, Host as Host, Origin as Origin,
-    byte_tokenizer as byte_tokenizer, check_room as check_room, generate as generate, host_dtype as host_dtype,
-    load_host as load_host, read_config as read_config, reading_model as reading_model,
-    recorded_host as recorded_host, tiny_host as tiny_host, use_threads as use_threads,
+    byte_tokenizer as byte_tokenizer, check_room as check_room, generate as generate, load_host as load_host,
+    read_config as read_config, reading_model as reading_model, recorded_host as recorded_host,
+    tiny_host as tiny_host, use_threads as use_threads,
 )
 from .pretraining import (
     ASSISTANT as ASSISTANT, ATTENTION as ATTENTION, CHAT_TEMPLATE as CHAT_TEMPLATE, CONVICTION as CONVICTION,

@@ -18,7 +18,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LM
 from evolora.host import engine
 from evolora.host.fast_layers import Decoder
 from evolora.host.engine import LeanRows, ModuleRows, buckets
-from evolora.host.sampling import MARGIN, groups_of, sample, uniforms
+from evolora.host.sampling import groups_of, sample, uniforms
 from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, tiny_host
 from evolora.organelles.population import Population
 
@@ -129,7 +129,7 @@ def assert_same(made, tokens, logprobs, unsure=None):
     "Rows differ only where a decision was closer than rounding, and these are few, at most one in 20 by default"
     assert len(made) == len(tokens)
     differs = [i for i, row in enumerate(tokens) if made.tokens[i] != row]
-    assert all(made.margins[i] < MARGIN for i in differs), (differs, made.margins[differs])
+    assert all(made.margins[i] < made.close for i in differs), (differs, made.margins[differs])
     assert made.unsure <= (max(1, len(made) // 20) if unsure is None else unsure)
     same = [i for i in range(len(made)) if i not in differs]
     assert len(same) >= len(made) - made.unsure
@@ -281,7 +281,7 @@ def crowds(colony):
 
 
 def assert_same_rows(made, rows, whole):
-    close = int((whole.margins[rows] < 2 * MARGIN).sum())
+    close = int((whole.margins[rows] < 2 * whole.close).sum())
     assert_same(made, [whole.tokens[i] for i in rows], [whole.logprobs[i] for i in rows], unsure=close)
 
 

@@ -51,7 +51,7 @@ def test_transformers_is_asked_for_the_revision(tmp_path, monkeypatch):
 
 def test_the_precision_is_said(tmp_path):
     model = tiny_host('llama').model.to(torch.bfloat16)
-    host = load_host(saved(tmp_path / 'host', model), device='cpu')
+    host = load_host(saved(tmp_path / 'host', model), device='cpu', dtype='float32')
     assert host.dtype == torch.float32 and host.precision == 'float32, saved in bfloat16'
     assert 'weights in float32, saved in bfloat16' in host._repr_markdown_()
     assert load_host(tmp_path / 'host', dtype='bfloat16', device='cpu').precision == 'bfloat16'
