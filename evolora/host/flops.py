@@ -22,10 +22,26 @@ class _Squared:
     factor: int
     def __call__(self, tokens: int) -> int: return self.factor * tokens * tokens
 
+def _weights_of_a_token(model: torch.nn.Module, config, head: torch.nn.Module) -> int:
+    "Weights that one token is multiplied with in the part that reads text; of experts, those that it is sent to"
+    text, sent, found = getattr(model, 'get_decoder', lambda: None)() or model, 0, 0
+    for name, m in text.named_modules():
+        if isinstance(m, (torch.nn.Linear, Conv1D)): found += m.weight.numel() if m is not head else 0
+        elif name.endswith('experts'):
+            sent = sent or getattr(config, 'num_experts_per_tok', None) or getattr(config, 'moe_k', None) or 1
+            found += sum(p.numel() // len(p) * sent for p in m.parameters(recurse=False) if p.dim() == 3)
+    return found
+
+def _attended(config) -> list[int]:
+    "Heads times their width in each layer; they may differ"
+    layers = list(getattr(config, 'per_layer_config', None) or [config] * config.num_hidden_layers)
+    heads = [getattr(c, 'num_attention_heads', 0) for c in layers]
+    return [h and h * (getattr(c, 'head_dim', None) or c.hidden_size // h) for c, h in zip(layers, heads)]
+
 @dataclass(frozen=True)
 class FlopMeter:
     "Analytic cost of a decoder's forward pass, in floating-point operations"
-    linear: int         # weights of the linear maps inside the blocks
+    linear: int         # weights of the maps inside the blocks that a token goes through
     unembedding: int    # weights of the map to the vocabulary
     attention: int      # 4 · layers · heads · head width: per new token and token looked back on
 
@@ -33,16 +49,14 @@ class FlopMeter:
     def of(cls, model) -> 'FlopMeter':
         "Read the counts off a Hugging Face causal language model"
         config, head = model.config.get_text_config(), model.get_output_embeddings()
-        linear = sum(m.weight.numel() for m in model.modules() if isinstance(m, (torch.nn.Linear, Conv1D))
-                     and m is not head)
-        if hasattr(model, 'mixing'): return WholeMeter(linear, head.weight.numel(), 0, model.mixing)
-        heads = getattr(config, 'num_attention_heads', 0)
-        width = heads and (getattr(config, 'head_dim', None) or config.hidden_size // heads)
-        if not reads_whole(model): return cls(linear, head.weight.numel(), 4 * config.num_hidden_layers * heads * width)
+        linear, unembedding = _weights_of_a_token(model, config, head), head.weight.numel()
+        if hasattr(model, 'mixing'): return WholeMeter(linear, unembedding, 0, model.mixing)
+        widths = _attended(config)
+        if not reads_whole(model): return cls(linear, unembedding, 4 * sum(widths))
         # What a state is updated with is little beside the maps; layers with attention are counted.
         kinds = getattr(config, 'layer_types', None) or getattr(config, 'layers_block_type', None) or []
-        layers = sum('attention' in k and 'linear' not in k for k in kinds)
-        return WholeMeter(linear, head.weight.numel(), 0, _Squared(4 * layers * heads * width))
+        attends = ['attention' in k and 'linear' not in k for k in kinds]
+        return WholeMeter(linear, unembedding, 0, _Squared(4 * sum(w for w, yes in zip(widths, attends) if yes)))
 
     def forward(self, tokens: int, *, past: int = 0, logits: int | None = None) -> int:
         "One forward pass over `tokens` new tokens after `past` cached ones, with logits at `logits` of them (all)"

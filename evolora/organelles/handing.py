@@ -54,6 +54,7 @@ def answers(population: Population, prompts: Sequence, organelles: Sequence[str 
     def joined(name):
         columns = [getattr(m, name) for m in made]
         if any(c is None for c in columns): return None
+        if isinstance(columns[0], float): return columns[0]         # of the host, not of a row
         if isinstance(columns[0], np.ndarray): return np.concatenate(columns)[order]
         return [row for i in order for row in [sum(columns, [])[i]]]
     return Generation(**{f.name: joined(f.name) for f in fields(Generation)})

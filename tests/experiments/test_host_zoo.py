@@ -1,4 +1,4 @@
-"""Sixty architectures: each answers as transformers does, learns as autograd says, and exports or says why not."""
+"""Nearly seventy architectures: each answers as transformers does, learns as autograd says, and exports or says why."""
 import pytest
 import torch
 
