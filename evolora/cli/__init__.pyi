@@ -2,6 +2,7 @@ from . import app as app
 from . import attention as attention
 from . import baselines as baselines
 from . import bench as bench
+from . import bench_studies as bench_studies
 from . import calibrate as calibrate
 from . import doctor as doctor
 from . import hosts as hosts

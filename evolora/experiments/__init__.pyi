@@ -4,6 +4,8 @@ from . import crash_recovery as crash_recovery
 from . import gate_calibration as gate_calibration
 from . import host_zoo as host_zoo
 from . import lab_overhead as lab_overhead
+from . import learning_speed as learning_speed
+from . import memory_use as memory_use
 from . import merge_ablation as merge_ablation
 from . import merge_audit as merge_audit
 from . import meta_evolution as meta_evolution

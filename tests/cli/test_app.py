@@ -35,7 +35,7 @@ from evolora.experiments.baselines import CONDITIONS
 from evolora.analysis.run_charts import CHARTS
 from evolora.ecology.checkpoint_files import checkpoints
 from evolora.cli.app import app, main, run
-from evolora.cli.bench import _publish
+from evolora.cli.bench import publish
 from evolora.ecology.config import EcologyConfig, changed_config, load_config
 from evolora.ecology.diagnosis import PATIENCE
 from evolora.ecology.ecology import Ecology
@@ -410,7 +410,7 @@ def test_a_result_is_on_the_screen_before_it_is_written(capfd, monkeypatch, as_j
     def full(file, data): raise OSError(28, 'No space left on device')
     monkeypatch.setattr('evolora.utils.files._put', full)
     rows = [{'a': 1.25}]
-    with pytest.raises(OSError): _publish('it', rows, [], {'It': pd.DataFrame(rows)}, as_json, Path('x'))
+    with pytest.raises(OSError): publish('it', rows, [], {'It': pd.DataFrame(rows)}, as_json, Path('x'))
     assert '1.25' in capfd.readouterr().out and not list(Path().iterdir())
 
 
@@ -1038,7 +1038,8 @@ def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
         'bench', 'bench throughput', 'bench hosts', 'bench real', 'bench study',
-        'bench generation', 'bench memory', 'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
+        'bench generation', 'bench learning', 'bench memory',
+        'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
         'bench worlds', 'bench selection', 'bench society', 'bench attention', 'attention', 'attention evaluate',
         'attention evolve',
         'attention report', 'export', 'compare', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}

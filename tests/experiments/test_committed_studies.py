@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'selection', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map',
-             'worlds_memory', 'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'untuned', 'worlds', 'worlds_kinds',
+             'worlds_map', 'worlds_memory', 'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
