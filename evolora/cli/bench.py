@@ -113,7 +113,7 @@ def memory(json: JSON = False, quick: QUICK = False, out: OUT = None,
     how = dict(generations=60, chunks=(512, 8192)) if quick else {}
     with progress() as bar:
         job = bar.add_task('remembering', total=None)
-        found = memory_use.memory(hosts=lives, also=['evolora.cli.app'], tick=lambda: bar.advance(job), **how)
+        found = memory_use.memory(hosts=lives, tick=lambda: bar.advance(job), **how)
     publish('memory', [found], memory_use.memory_targets(found), memory_use.memory_tables(found), json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #bnh00002

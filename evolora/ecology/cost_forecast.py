@@ -259,7 +259,8 @@ def _rows(config: EcologyConfig) -> tuple[int, int]:
     return min(config.batch, max(min(m.questions, m.round) * c.copies, tried, tested)), asked * c.copies
 
 # %% ../../nbs/07_ecology/12_cost_forecast.ipynb #cfn00006
-_LIBRARIES = 700_000_000        # bytes that a process holds in which the embedded host has lived through a generation
+# Bytes that a process holds in which the embedded host has lived through a generation, and what drawing a report adds.
+_LIBRARIES, _REPORT = 530_000_000, 130_000_000
 
 def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, new: int) -> list[tuple]:
     "(what, bytes, unit, why) of all that takes much memory"
@@ -287,10 +288,12 @@ def _memory(plan: Blueprint, full: _Full, config: EcologyConfig, new: int) -> li
               + '; lower plasticity.chunk for less' * (learning > 0)),
              ('scoring', scoring, f'at most: {at_once * new:,} rows of {c.vocab_size:,} tokens' if scoring else
               'nothing is scored')]
-    together = sum(x for _, x, _ in fixed) + max(cache + logits, learning, scoring)
+    lasting = sum(x for _, x, _ in fixed)
+    together = lasting + max(cache + logits, learning, scoring)
     return [(f'memory: {what}', x, 'bytes', why) for what, x, why in [
         *fixed, *going, ('together', together, 'answering, scoring and learning take turns'),
-        ('the process', together + _LIBRARIES, 'where all is in main memory: with python, torch and transformers')]]
+        ('the process', _LIBRARIES + max(together, lasting + _REPORT), 'where all is in main memory: with python and '
+         'torch, and the drawing of a report at the end')]]
 
 def _way_back(full: Population, rule: str) -> str:
     "How much of the host a rule goes back through, in words"

@@ -11,17 +11,19 @@ import resource
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import pandas as pd
 import torch
 
+from ..analysis.run_report import report as draw_report
 from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.cost_forecast import blueprint, forecast
 from ..ecology.ecology import Ecology
+from ..ecology.sessions import begin_session
 from ..evaluation.host_calibration import known_calibration
 from .host_zoo import Even
 from .learning_speed import shaped
@@ -84,27 +86,25 @@ def _life(name: str, host: Host) -> EcologyConfig:
         return found.apply(real) if found else real
     return changed_config(real, {'cells': [f'{Even.name}:1'], 'form': {}, 'max_new_tokens': 8})
 
-def _lived(name: str, also: Sequence[str] = ()) -> dict:
-    "Generations of a process, the most that it held, and what had been forecast"
-    for module in also: import_module(module)
+def _lived(name: str) -> dict:
+    "Generations of a run and its report, the most that their process held, and what had been forecast"
     torch.set_num_threads(1)
     host = shaped(name.removeprefix('random ')) if name.startswith('random ') else load_host(name, device='cpu')
     generations = 12 if name == 'embedded' else 2
-    with patch.dict(FAMILIES), patch.dict(FAMILIES.own):
+    with patch.dict(FAMILIES), patch.dict(FAMILIES.own), TemporaryDirectory() as scratch:
         register_family(Even())
         config = _life(name, host)
-        ecology = Ecology(host, config, seed=1)
-        made = [ecology.step() for _ in range(generations)]
-        asked = [e for g in made for e in g.episodes]
+        with begin_session(Path(scratch) / 'run', host, config, seed=1) as session: session.live(generations, log=None)
+        draw_report(Path(scratch) / 'run')
+        most, frame = _peak(), blueprint(host, question=0).prompt
+        asked = session.ecology.history[-1].episodes
         mean = lambda column: round(sum(e[column] for e in asked) / len(asked))
-        frame = blueprint(host, question=0).prompt
         said = forecast(host, config, question=max(1, mean('prompt_tokens') - frame), new=mean('new_tokens')).value
-    return dict(host=name, dtype=str(host.dtype).removeprefix('torch.'), generations=generations, peak=_peak(),
+    return dict(host=name, dtype=str(host.dtype).removeprefix('torch.'), generations=generations, peak=most,
                 forecast=float(said['memory: the process']) / 2**20)
 
 # %% ../../nbs/13_experiments/29_memory_use.ipynb #mem00009
 def memory(generations: int = 1000, chunks=(512, 2048, 8192, 32768), hosts: Sequence[str] = ('embedded',),
-           also: Sequence[str] = (), # modules that a life has loaded besides, as the command `evolora run` has
            tick: Callable = lambda: None) -> dict:
     "Memory along a long run, the peak of a plasticity forward by its chunk, and the peak of lives beside the forecast"
     early = max(1, generations // 20)
@@ -116,7 +116,7 @@ def memory(generations: int = 1000, chunks=(512, 2048, 8192, 32768), hosts: Sequ
         tick()
     beside = []
     for host in hosts:
-        beside.append(apart(_lived, host, also))
+        beside.append(apart(_lived, host))
         tick()
     return dict(generations=[early, generations], resident=[found[early], found[generations]],
                 ratio=found[generations] / found[early], forward=forward, beside=beside)
