@@ -5,6 +5,7 @@ import nbformat
 import pytest
 
 from readme import CODE, FENCE, LINK, ROOT, relink, render
+from rooms import ROOMS
 
 
 def test_readme_is_the_index_notebook():
@@ -19,6 +20,11 @@ def test_every_relative_link_of_the_readme_exists():
     relative = [target for target in targets if target and not re.match(r'[a-z]+:|/', target)]
     missing = [target for target in relative if not (ROOT / target).exists()]
     assert not missing, f'README.md links to files that are not there: {missing}'
+
+
+def test_the_readme_names_all_rooms_in_their_order():
+    text = (ROOT / 'README.md').read_text(encoding='utf-8')
+    assert re.findall(r'^\d+\. \[([a-z.]+)\]\(nbs/', text, re.M) == list(ROOMS)
 
 
 @pytest.mark.parametrize('notebook, root', [

@@ -135,8 +135,9 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
                                               'answer, and print why; exit code 3. 0: never stop for that.')] = 3,
         dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
-        dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16. Default: bfloat16 where weights '
-                                                  'were saved in it and the machine multiplies it.')] = None,
+        dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16. Default: on an accelerator as '
+                                                  'the weights were saved; else bfloat16 where they were saved in it '
+                                                  'and the processor multiplies it, or float32.')] = None,
         threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help='Torch threads; default: 1 for the '
                                                     'embedded host, all for others. A run goes on with its '
                                                     'own.')] = None):

@@ -85,19 +85,20 @@ def learning(json: JSON = False, quick: QUICK = False, out: OUT = None,
     new_file(out)
     from evolora.experiments import learning_speed as ls
     from evolora.host.model import load_host, tiny_host, use_threads
+    _known(host, shape)
     use_threads(1)
     home = load_host('embedded', device='cpu')
     lent = [(home, dict(answers=64, repeats=1) if quick else {})]
     if not quick: lent.append((tiny_host(hidden=384, layers=6), dict(answers=128)))
-    loads = {name: partial(how, name) for name, how in (
-        ('embedded', lambda n, dtype: load_host(n, device='cpu', dtype=dtype)),
-        (host, lambda n, dtype: load_host(n, device='cpu', dtype=dtype)), (shape, ls.shaped)) if name}
+    loads = [partial(load_host, name, device='cpu') for name in dict.fromkeys(['embedded', host]) if name]
+    if shape: loads.append(partial(ls.shaped, shape))
     with progress() as bar:
         job = bar.add_task('learning', total=None)
         tick = lambda: bar.advance(job)
         against = [ls.against_peft(one, tick=tick, **how) for one, how in lent]
-        ways = [ls.lesson_ways(load, tick=tick, **(dict(repeats=1) if quick else dict(
-            answers=512, blocks=None) if name == 'embedded' else {})) for name, load in loads.items()]
+        first = dict(answers=512, blocks=None)
+        ways = [ls.lesson_ways(lambda dtype: load(dtype=dtype), tick=tick,
+                               **(dict(repeats=1) if quick else {} if i else first)) for i, load in enumerate(loads)]
     publish('learning', [*({'table': 'peft'} | r for r in against), *({'table': 'ways'} | r for r in ways)],
             ls.learning_targets(against, ways), ls.learning_tables(against, ways), json, out)
 
@@ -109,12 +110,20 @@ def memory(json: JSON = False, quick: QUICK = False, out: OUT = None,
     "Memory along 1,000 generations, of a plasticity forward by its chunk, and of lives beside their forecast."
     new_file(out)
     from evolora.experiments import memory_use
+    _known(host, shape)
     lives = ('embedded', *filter(None, [host, shape and f'random {shape}']))
     how = dict(generations=60, chunks=(512, 8192)) if quick else {}
     with progress() as bar:
         job = bar.add_task('remembering', total=None)
         found = memory_use.memory(hosts=lives, tick=lambda: bar.advance(job), **how)
     publish('memory', [found], memory_use.memory_targets(found), memory_use.memory_tables(found), json, out)
+
+def _known(host: str | None, shape: str | None) -> None:
+    "ValueError for a shape that is none and a host that is not here, before minutes are spent on others"
+    from evolora.ecology.cost_forecast import PROFILES, blueprint
+    if shape and shape not in PROFILES:
+        raise ValueError(f"--shape expected one of {', '.join(PROFILES)}, got {shape!r:.60}")
+    if host: blueprint(host)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #bnh00002
 @bench_app.command(epilog='Tiny random models, nothing is downloaded. Right is what the model as it is would do.')
@@ -187,7 +196,6 @@ def attention(json: JSON = False, quick: QUICK = False, out: OUT = None,
               cache: Annotated[Path | None, typer.Option(help='A folder to keep trainings in.')] = None):
     "Does the measure of mechanisms measure, and can it be fooled? Takes about an hour on two cores."
     new_file(out)
-    from functools import partial
     from evolora.attention.search import measure_calibration
     from evolora.attention.scoring.cheats import CHEATS, cheat_study
     from evolora.attention.scoring.evaluation import Cache, Evaluator
@@ -212,7 +220,7 @@ def attention(json: JSON = False, quick: QUICK = False, out: OUT = None,
     covered = measure_calibration.coverage_study(judge.sizes, repeats=400 if quick else 4000)
     parts = none, planted, covered, bad, cheats, timed
     publish('attention', measure_calibration.calibration_rows(*parts),
-             measure_calibration.calibration_targets(*parts), measure_calibration.calibration_tables(*parts), json, out)
+            measure_calibration.calibration_targets(*parts), measure_calibration.calibration_tables(*parts), json, out)
 
 # %% ../../nbs/15_cli/06_bench.ipynb #0e007961
 @bench_app.command(epilog='The preset `ecology` lives each generation twice, alone and under a lab. Then `debug` lives '
@@ -243,5 +251,5 @@ def lab(json: JSON = False, quick: QUICK = False, out: OUT = None,
             page['first'] += [] if seconds is None else [seconds]
             bar.advance(job)
     publish('lab', lab_overhead.lab_rows(watched, page, seen, why or unseen, missing),
-             lab_overhead.lab_targets(watched, page, seen, missing),
-             lab_overhead.lab_tables(watched, page, seen, why or unseen, missing), json, out)
+            lab_overhead.lab_targets(watched, page, seen, missing),
+            lab_overhead.lab_tables(watched, page, seen, why or unseen, missing), json, out)

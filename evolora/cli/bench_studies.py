@@ -43,7 +43,7 @@ def _study(name: str, plan, out: Path | None, *, seeds: int | None, # None: as t
         if cells:
             rows, tables = account(plan, cells)
             publish(name, as_rows(accuracy(plan, cells)) + as_rows(compared(plan, cells)) + rows,
-                     targets(plan, cells), for_people(plan, cells) | tables, json, None)
+                    targets(plan, cells), for_people(plan, cells) | tables, json, None)
             if not quick or out: log(f'report: {report(one)}')
         if error: raise error
 
@@ -91,7 +91,7 @@ def assimilation(json: JSON = False, quick: QUICK = False, host: HOST = 'embedde
         error, cells = _made(one, 1 if quick else jobs), list(one.cells().values())
         found = merge_ablation.report(tables, cells)
         publish('assimilation', merge_ablation.rows(found), merge_ablation.targets(tables, cells),
-                 merge_ablation.for_people(found), json, None)
+                merge_ablation.for_people(found), json, None)
         if error: raise error
 
 # %% ../../nbs/15_cli/07_bench_studies.ipynb #bnw00001
@@ -142,8 +142,8 @@ def society(json: JSON = False, quick: QUICK = False, out: OUT = None, seeds: SE
                *(target(f'knobs: evolve − {other}, points', '> 0', 100 * (own.right['evolve'] - own.right[other]))
                  for other in ('halve', 'stay'))]
     publish('society', [*({'table': 'lives'} | r for r in rows),
-                         *({'table': 'knobs'} | r for r in found.to_dict('records'))], targets,
-             society_bench.society_tables(rows) | {'Knobs, mean over seeds': own.round(3).reset_index()}, json, out)
+                       *({'table': 'knobs'} | r for r in found.to_dict('records'))], targets,
+            society_bench.society_tables(rows) | {'Knobs, mean over seeds': own.round(3).reset_index()}, json, out)
 
 # %% ../../nbs/15_cli/07_bench_studies.ipynb #bns00002
 @bench_app.command(epilog='The study `selection` of nbs/experiments without its tuning and its dearest arms: controls '

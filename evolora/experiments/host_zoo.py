@@ -41,6 +41,8 @@ _NEAR = dict(sliding_window=16, layer_types=['sliding_attention', 'full_attentio
 _SCALED = dict(embedding_multiplier=12., residual_multiplier=.22, attention_multiplier=.0156)
 _SEES = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=28,
              patch_size=14)
+_GEMMA4 = dict(vision_config=None, audio_config=None, text_config=_NEAR | dict(
+    hidden_size_per_layer_input=8, vocab_size_per_layer_input=259))
 _SSM = dict(mamba_n_heads=8, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1)
 
 ZOO: dict[str, dict] = {
@@ -70,6 +72,7 @@ ZOO: dict[str, dict] = {
     'llama4_text': _EXPERTS | dict(intermediate_size_mlp=64, interleave_moe_layer_step=1, attention_chunk_size=16,
                                    num_experts_per_tok=1, layer_types=['chunked_attention', 'full_attention'],
                                    no_rope_layers=[1, 0]),
+    'jetmoe': dict(num_local_experts=4, num_experts_per_tok=2, kv_channels=8),
     'deepseek_v2': _EXPERTS | _LATENT | dict(q_lora_rank=None, topk_method='greedy'),
     'deepseek_v3': _EXPERTS | _LATENT | dict(q_lora_rank=16),
     # a state in some layers or in all of them
@@ -86,8 +89,8 @@ ZOO: dict[str, dict] = {
     'recurrent_gemma': dict(num_hidden_layers=3, lru_width=32, attention_window_size=16),
     # models that see as well: adapters belong into the part that reads
     'gemma3': dict(vision_config=_SEES, mm_tokens_per_image=4, text_config=_NEAR | dict(query_pre_attn_scalar=8)),
-    'gemma4': dict(vision_config=None, audio_config=None, text_config=_NEAR | dict(
-        hidden_size_per_layer_input=8, vocab_size_per_layer_input=259))}
+    'gemma4': _GEMMA4, 'gemma4, experts': _GEMMA4 | dict(text_config=_GEMMA4['text_config'] | dict(
+        enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=16))}
 
 # These take sizes under names of their own only, and none twice.
 _OWN_SIZES = {'gpt2', 'gpt_bigcode', 'gptj', 'codegen', 'gpt_neo', 'mpt', 'bloom', 'falcon'}
@@ -120,7 +123,7 @@ def _like_generate(host: Host) -> bool:
     return ours == theirs
 
 class Even(Family):
-    "Say something; whatever begins with a letter of even number is right, which a random model learns to prefer"
+    "Say something; whatever begins with a letter of even number is right, which any model hits now and then"
     name, coin = 'zoo.even', .5
     def draw(self, rng, depth, difficulty):
         return self.task(depth, difficulty, f'Say something, {rng.integers(10**6)}', 'b')
@@ -133,7 +136,7 @@ def _life() -> EcologyConfig:
                                                      max_rank=4, max_new_tokens=4, market=dict(questions=8)))
 
 def _lives(host: Host, generations: int = 3) -> bool:
-    "Whether an ecology gets rewards on it, learns from them, and stays finite"
+    "Whether an ecology gets rewards on it, is changed by them, and stays finite"
     with patch.dict(FAMILIES), patch.dict(FAMILIES.own):
         register_family(Even())
         ecology = Ecology(host, _life(), seed=0)
@@ -162,7 +165,9 @@ def zoo_row(name: str, seed: int = 0) -> dict:
                like_generate=_like_generate(host))
     try: row |= vars(check_learning(population, 'local'))
     except ValueError as e: return row | dict(learns=f'refused: {e}', export='')
-    population.birth(rank=2)
+    one = population.birth(rank=2)
+    population.write(one.id, {n: (A, torch.randn(B.shape, generator=torch.Generator().manual_seed(seed)))
+                              for n, (A, B) in population.factors(one.id).items()})      # born, it changes nothing
     return row | dict(trees=takes_trees(host, 48), learns='right' if _lives(host) else 'wrong',
                       export=_exported(population))
 

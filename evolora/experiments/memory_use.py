@@ -7,8 +7,6 @@ __all__ = ['apart', 'memory', 'memory_targets', 'memory_tables']
 
 # %% ../../nbs/13_experiments/29_memory_use.ipynb #mem00003
 import re
-import resource
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing import get_context
@@ -17,6 +15,7 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import pandas as pd
+import psutil
 import torch
 
 from ..analysis.run_report import report as draw_report
@@ -34,9 +33,7 @@ from ..tasks.families import FAMILIES, register_family
 # %% ../../nbs/13_experiments/29_memory_use.ipynb #b99c27ad
 def _resident() -> float:
     "Megabytes of this process that lie in memory now"
-    status = Path('/proc/self/status')
-    if not status.exists(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20     # macOS counts bytes
-    return int(re.search(r'VmRSS:\s+(\d+)', status.read_text())[1]) / 1024
+    return psutil.Process().memory_info().rss / 2**20
 
 def _settle_down(generations: int, at: list[int]) -> dict[int, float]:
     torch.set_num_threads(1)
@@ -74,8 +71,12 @@ def apart(function: Callable, *arguments):
 # %% ../../nbs/13_experiments/29_memory_use.ipynb #mem00007
 def _peak() -> float:
     "Megabytes that this process held at most"
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / (2**20 if sys.platform == 'darwin' else 2**10)
+    # On Linux `ru_maxrss` would be that of the process that began this one, where that is the larger.
+    if (status := Path('/proc/self/status')).exists():
+        return int(re.search(r'VmHWM:\s+(\d+)', status.read_text())[1]) / 2**10
+    if peak := getattr(psutil.Process().memory_info(), 'peak_wset', 0): return peak / 2**20     # Windows
+    import resource         # which Windows lacks
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20                           # macOS counts bytes
 
 def _life(name: str, host: Host) -> EcologyConfig:
     "The preset `ecology` at home, `real` elsewhere; of a random host, whose answers nobody can grade, shape is all"

@@ -70,7 +70,8 @@ def _opened(folder: Path, hosts: dict[str, Host], form: Form, given: str | Path 
     else: where, (name, hashes) = folder, _host_of_adapter(folder, hosts, given)
     if not isinstance(name, str) or not isinstance(hashes, dict):
         raise ValueError(f"{folder} expected the name of its host and hashes, got neither; get the folder again")
-    host = hosts[name] if name in hosts else hosts.setdefault(name, recorded_host(name, threads=1))
+    host = hosts[name] if name in hosts else hosts.setdefault(name, recorded_host(
+        name, weights=str(hashes.get('host', '')), threads=1))
     host = host.in_form(form)
     now = {'form': None} | hashes_of(host) | cell_hashes(cells or ())
     if other := differences(hashes, {k: x for k, x in now.items() if k in hashes or (noted and k == 'form')}):

@@ -143,6 +143,7 @@ def peak_gflops() -> Callable[[], float]:
     return lambda: statistics.median(rate(best) for _ in range(5))
 
 def spread(values: list[float]) -> dict:
+    "Median, least and largest of repeats"
     return dict(median=float(statistics.median(values)), low=float(min(values)), high=float(max(values)))
 
 # %% ../../nbs/13_experiments/01_speed.ipynb #cafe0689

@@ -22,14 +22,24 @@ class _Squared:
     factor: int
     def __call__(self, tokens: int) -> int: return self.factor * tokens * tokens
 
+_SENT = ('num_experts_per_tok', 'num_experts_per_token', 'top_k_experts', 'moe_top_k', 'moe_topk', 'moe_k')
+
+def _experts_of_a_token(config) -> int:
+    "How many experts a token is sent to, by whichever name; ValueError where none is known"
+    for name in _SENT:
+        if isinstance(sent := getattr(config, name, None), int) and sent > 0: return sent
+    raise ValueError(f"a model of {config.model_type} stacks experts and does not say how many a token is sent to: "
+                     f"expected one of {', '.join(_SENT)} in its configuration, got none; add it")
+
 def _weights_of_a_token(model: torch.nn.Module, config, head: torch.nn.Module) -> int:
     "Weights that one token is multiplied with in the part that reads text; of experts, those that it is sent to"
-    text, sent, found = getattr(model, 'get_decoder', lambda: None)() or model, 0, 0
-    for name, m in text.named_modules():
+    text, found = getattr(model, 'get_decoder', lambda: None)() or model, 0
+    for m in text.modules():
         if isinstance(m, (torch.nn.Linear, Conv1D)): found += m.weight.numel() if m is not head else 0
-        elif name.endswith('experts'):
-            sent = sent or getattr(config, 'num_experts_per_tok', None) or getattr(config, 'moe_k', None) or 1
-            found += sum(p.numel() // len(p) * sent for p in m.parameters(recurse=False) if p.dim() == 3)
+        elif not isinstance(m, torch.nn.Conv1d):    # else what has three dimensions is a stack of matrices
+            for p in (p for p in m.parameters(recurse=False) if p.dim() == 3):
+                experts = 'expert' in type(m).__name__.lower()      # all others are for every token
+                found += p[0].numel() * (_experts_of_a_token(config) if experts else len(p))
     return found
 
 def _attended(config) -> list[int]:

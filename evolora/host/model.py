@@ -60,7 +60,7 @@ class Generation:
     begun: np.ndarray               # (rows,) likewise, of a beginning that is kept
     alone: np.ndarray               # (rows,) FLOPs if each row had read its whole prompt itself
     below: list[Below | None] | None = None     # what learning need not compute again, where it was asked for
-    close: float = 1e-5             # a decision closer than this may be turned by rounding: `margin_of` the precision
+    close: float = margin_of(torch.float32)     # a decision closer than this may be turned by rounding
 
     def __len__(self): return len(self.texts)
 
@@ -372,10 +372,17 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
         _check_causal(host)
     return host
 
-def recorded_host(name: str | Path, **how) -> Host: # the keywords are those of `load_host`
+def recorded_host(name: str | Path, *, weights: str = '', # their hash, where the file has it, but no precision
+                  **how) -> Host: # the keywords are those of `load_host`
     "`load_host` for a name in a file, which a stranger may have written: what is not on this machine is not fetched"
     try:
-        with without_hub(): return load_host(name, **how)
+        with without_hub():
+            host = load_host(name, **how)
+            if weights in ('', host.weights_hash()): return host
+            # Another processor, or version, may have computed the same in the other precision.
+            exact = host.dtype == torch.float32
+            other = load_host(name, **how | dict(dtype=torch.bfloat16 if exact else torch.float32))
+            return other if other.weights_hash() == weights else host
     except ValueError:
         if isinstance(host_source(name), Path): raise
         raise ValueError(f"expected a host that is on this machine, got {str(name)[:200]!r}, which a file names; if "

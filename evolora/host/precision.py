@@ -42,4 +42,4 @@ _MARGINS = {torch.float32: 1e-5, torch.float16: .02, torch.bfloat16: .1}
 
 def margin_of(dtype: torch.dtype) -> float:
     "A decision closer than this, in probability, may be turned by the order of a sum"
-    return _MARGINS.get(dtype, 1e-5)
+    return _MARGINS.get(dtype, _MARGINS[torch.float32])

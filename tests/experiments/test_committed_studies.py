@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'untuned', 'worlds', 'worlds_kinds',
-             'worlds_map', 'worlds_memory', 'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_longer', 'untuned', 'worlds',
+             'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts', 'worlds_rivals', 'worlds_seats',
+             'worlds_static')
 
 
 @pytest.fixture(scope='module')
@@ -41,6 +42,7 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('real', 'ecology', 'sft', None),
     ('longer', 'ecology', 'single', None), ('merges', 'with', 'without', 'routed'),
     ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None),
+    ('selection_longer', 'ecology', 'single', None), ('selection_longer', 'ecology', 'specialists', None),
     ('worlds_seats', 'ecology', 'recent', None), ('worlds_seats', 'ecology_other', 'recent_other', None),
     ('worlds_parts', 'births_other', 'bank_other', None), ('worlds_parts', 'ecology', 'drawn', None),
     ('worlds_parts', 'ecology', 'no_ageing', None), ('worlds_parts', 'ecology', 'family_books', None),
@@ -68,7 +70,7 @@ def test_readme_says_what_stakes_and_evidence_are_worth(results):
     lead = [100 * x for x in own.lead('spread', 'spread_even', ('id',))]
     assert '{:.1f} points [{:.1f}, {:.1f}] ahead of six that answer'.format(*lead) in README
     spent = [x['spent']['evidence'] / x['gflops'] for cell, x in cells.items() if cell.condition == 'ecology']
-    assert f'{100 * sum(spent) / len(spent):.0f} % of its compute goes into evidence' in README
+    assert f"{100 * sum(spent) / len(spent):.0f} % of the ecology's compute goes into evidence" in README
     rank = evolution(Study('selection', RESULTS / 'selection').plan, cells).set_index('condition').loc['spread']
     text = [f'{rank[k]:.2f}'.removeprefix('0') for k in ('ρ shared', 'ρ shared low', 'ρ shared high')]
     assert '{} [{}, {}]'.format(*text) in README

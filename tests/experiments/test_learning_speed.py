@@ -38,21 +38,21 @@ def test_peft_moves_what_it_learns(population):
     assert moved and all('lora' in n for n in moved) and {n.split('.')[-2] for n in moved} == {*population.ids}
 
 
-def test_ways_are_the_same_lesson_in_another_precision(monkeypatch):
-    monkeypatch.setattr(ls, 'multiplies_bfloat16', lambda: True)
-    loads = []
+@pytest.mark.parametrize('able', [True, False])
+@pytest.mark.parametrize('usual', [torch.float32, torch.bfloat16])
+def test_ways_are_the_same_lesson_and_after_is_what_one_gets(monkeypatch, able, usual):
+    monkeypatch.setattr(ls, 'multiplies_bfloat16', lambda: able)
     def load(dtype):
-        loads.append(dtype)
         host = tiny_host()
-        host.model.to(dtype)
+        host.model.to(dtype or (usual if able else torch.float32))
         return host
     found = lesson_ways(load, organelles=2, answers=16, blocks=8, repeats=1)
-    assert loads == [torch.float32, torch.bfloat16]
-    assert list(found['steps']) == ['float32, coarse', 'float32', 'bfloat16']
+    assert list(found['steps']) == ['float32, 8,192', 'float32, 2,048', 'float32', *['bfloat16'] * able]
     exact = found['steps']['float32']
-    assert all(abs(x - exact) < .1 * exact for x in found['steps'].values()) and found['after'] == 'bfloat16'
-    monkeypatch.setattr(ls, 'multiplies_bfloat16', lambda: False)
-    assert lesson_ways(load, organelles=2, answers=16, repeats=1)['after'] == 'float32'
+    assert all(abs(x - exact) < .1 * exact for x in found['steps'].values())
+    assert found['after'] == ('bfloat16' if able and usual == torch.bfloat16 else 'float32')
+    median = {k: x['median'] for k, x in found['seconds'].items()}
+    assert found['ratios']['2,048']['median'] == pytest.approx(median['float32, 2,048'] / median[found['after']])
 
 
 def test_targets_and_tables():

@@ -13,7 +13,13 @@ def test_a_process_apart_is_another_one(): assert apart(os.getpid) != os.getpid(
 def test_a_life_has_a_peak_and_a_forecast():
     found = apart(mu._lived, 'embedded')
     assert found['host'] == 'embedded' and found['dtype'] == 'float32' and found['generations'] == 12
-    assert 200 < found['forecast'] < 4000 and found['peak'] > 200
+    assert abs(found['forecast'] / found['peak'] - 1) < .35 and memory_targets(dict(
+        generations=[1, 2], ratio=1., beside=[found]))[1]['name'] == 'forecast off by, embedded'
+
+
+def test_a_peak_is_not_that_of_who_began_the_process():
+    mine = bytearray(300 << 20)
+    assert mu._peak() > 300 > apart(len, mine[:10]) and apart(mu._peak) < mu._peak() - 200
 
 
 @pytest.mark.parametrize('off, met', [(.85, True), (1.15, True), (.7, False), (1.3, False)])

@@ -3,9 +3,10 @@ import pytest
 import torch
 
 from evolora.ecology.cost_forecast import blueprint
-from evolora.experiments.speed import workload
 from evolora.host import precision
-from evolora.host.model import load_host, tiny_host
+from evolora.experiments.reopened import reopen
+from evolora.experiments.speed import workload
+from evolora.host.model import load_host, recorded_host, tiny_host
 from evolora.organelles.learning_trial import check_learning
 from evolora.organelles.population import Population
 from evolora.host.precision import host_dtype, margin_of
@@ -48,3 +49,17 @@ def test_a_decision_that_turns_with_the_batch_was_close():
     assert all(min(together.margins[i], alone[i].margins[0]) < together.close for i in turned)
     # And the closest decisions of all rows move by less than that, turned or not.
     assert max(abs(together.margins[i] - alone[i].margins[0]) for i in range(64) if i not in turned) < together.close
+
+
+@pytest.mark.parametrize('then, now', [(torch.float32, True), (torch.bfloat16, False)])
+def test_what_another_machine_computed_is_opened_as_it_was(tmp_path, monkeypatch, then, now):
+    "An adapter and a trained folder hold the hash of their host's weights, in the precision of then"
+    folder = kept(tmp_path / 'host', torch.bfloat16)
+    population = Population(load_host(folder, device='cpu', dtype=then), capacity=1, max_rank=4)
+    population.export_peft(population.birth(rank=2).id, tmp_path / 'adapter')
+    weights = population.host.weights_hash()
+    monkeypatch.setattr(precision.torch.cpu, 'get_capabilities', lambda: {'avx512_bf16': now})
+    assert load_host(folder, device='cpu').dtype != then
+    found = reopen(tmp_path / 'adapter', host=folder)
+    assert (found.host.dtype, found.host.weights_hash()) == (then, weights)
+    assert recorded_host(folder, device='cpu', weights='of another').dtype != then        # which is then refused
