@@ -11,6 +11,7 @@ from . import lab as lab
 from . import organelles as organelles
 from . import society as society
 from . import tasks as tasks
+from . import training as training
 from . import utils as utils
 from .ecology import (
     Ecology as Ecology, EcologyConfig as EcologyConfig, Session as Session, begin_session as begin_session,

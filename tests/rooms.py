@@ -30,7 +30,8 @@ ROOMS = {
     'attention.scoring': ('12_attention/scoring', 'what a mechanism is worth: models, exam, sandbox'),
     'attention.search': ('12_attention/search', 'proposals, search, what it found'),
     'attention.report': ('12_attention/report', 'records, charts, the report of a search, its panel'),
-    'experiments': ('13_experiments', 'rivals, headline experiments, every benchmark'),
+    'training': ('13_training', 'many adapters of one model, trained side by side'),
+    'experiments': ('14_experiments', 'rivals, headline experiments, every benchmark'),
     'cli': ('15_cli', 'the evolora command'),
 }
 
@@ -87,6 +88,9 @@ GUIDE = {
         'what is left of a winner on fresh seeds.',
     'attention.report':
         'What a search found, and how sure that is.',
+    'training':
+        'A door of its own: no ecology is needed. Read `jobs` (what is to be trained), then `training` (the loop); '
+        '`passes` is why it is fast: one pass of the model for all adapters.',
     'experiments':
         'What an ecology has to beat, and whether it does. Read `baselines`, then the studies, from `study_plan` (the '
         'file) to `study_report`. The rest are benchmarks, behind `evolora bench`.',

@@ -26,8 +26,8 @@ from .free_questions import (
 )
 from .peft_export import (
     Ancestor as Ancestor, Subject as Subject, alone as alone, bare as bare, card as card,
-    check_exportable as check_exportable, descent as descent, export as export, measured as measured,
-    select as select, two_sets as two_sets,
+    check_exportable as check_exportable, descent as descent, export as export, how_to_load as how_to_load,
+    measured as measured, select as select, two_sets as two_sets, which_weights as which_weights,
 )
 from .host_calibration import (
     ALIKE as ALIKE, CALIBRATION as CALIBRATION, Calibration as Calibration, EASIEST as EASIEST, Effort as Effort,

@@ -39,7 +39,7 @@ from .gguf import gguf_config, plain_folder, read_header
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from ..tasks.forms import Form, dated
+from ..tasks.forms import Form, System, dated
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
 from ..utils.text import escape
@@ -75,7 +75,8 @@ _MARK = '\ue000'         # stands for a question where only what is in front of 
 def _turns(prompt: str | tuple[str, ...]) -> tuple[str, ...]:
     "The turns of a conversation that ends with a question"
     turns = (prompt,) if isinstance(prompt, str) else prompt
-    if isinstance(turns, tuple) and len(turns) % 2 and all(isinstance(t, str) for t in turns): return turns
+    if isinstance(turns, tuple) and all(isinstance(t, str) for t in turns):
+        if len(turns) % 2 != bool(turns and isinstance(turns[0], System)): return turns
     raise ValueError(f"expected a prompt, or a tuple (question, answer, …, question), got {prompt!r:.80}; "
                      "end with a question")
 
@@ -112,17 +113,19 @@ class Host:
 
     def _texts(self, chats: Sequence[tuple[str, ...]]) -> list[str]:
         "The conversations as the model reads them"
-        system = self.form.system
+        said = [(str(c[0]), c[1:]) if isinstance(c[0], System) else (self.form.system, c) for c in chats]
         if self.tokenizer.chat_template is None:
-            return [''.join(f'{turn}\n' for turn in ((system, *chat) if system else chat)) for chat in chats]
+            return [''.join(f'{turn}\n' for turn in ((system, *chat) if system else chat)) for system, chat in said]
         role = lambda i: 'assistant' if i % 2 else 'user'
-        turns = [[{'role': role(i), 'content': turn} for i, turn in enumerate(chat)] for chat in chats]
+        turns = [[{'role': role(i), 'content': turn} for i, turn in enumerate(chat)] for _, chat in said]
         def rendered(turns): return self.tokenizer.apply_chat_template(
             turns, tokenize=False, add_generation_prompt=True, enable_thinking=False)
-        if not system: return rendered(turns)
-        try: return rendered([[{'role': 'system', 'content': system}, *own] for own in turns])
+        if not any(system for system, _ in said): return rendered(turns)
+        headed = [[{'role': 'system', 'content': s}, *own] if s else own for (s, _), own in zip(said, turns)]
+        try: return rendered(headed)
         except TemplateError:                               # some know no such role: then it goes into the first turn
-            return rendered([[own[0] | {'content': f"{system}\n\n{own[0]['content']}"}, *own[1:]] for own in turns])
+            return rendered([[own[0] | {'content': f"{s}\n\n{own[0]['content']}" if s else own[0]['content']}, *own[1:]]
+                             for (s, _), own in zip(said, turns)])
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         special = {} if self.tokenizer.chat_template is None else {'add_special_tokens': False}
@@ -380,8 +383,7 @@ def recorded_host(name: str | Path, *, weights: str = '', # their hash, where th
             host = load_host(name, **how)
             if weights in ('', host.weights_hash()): return host
             # Another processor, or version, may have computed the same in the other precision.
-            exact = host.dtype == torch.float32
-            other = load_host(name, **how | dict(dtype=torch.bfloat16 if exact else torch.float32))
+            other = load_host(name, **how | dict(dtype='bfloat16' if host.dtype == torch.float32 else 'float32'))
             return other if other.weights_hash() == weights else host
     except ValueError:
         if isinstance(host_source(name), Path): raise

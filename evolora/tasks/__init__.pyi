@@ -61,7 +61,8 @@ from .task_sets import (
     store_modes as store_modes, task_hashes as task_hashes, write_tasks as write_tasks,
 )
 from .forms import (
-    FORMS as FORMS, Form as Form, SYSTEM as SYSTEM, TODAY as TODAY, dated as dated, form_named as form_named,
+    FORMS as FORMS, Form as Form, SYSTEM as SYSTEM, System as System, TODAY as TODAY, dated as dated,
+    form_named as form_named,
 )
 from .curriculum import (
     Curriculum as Curriculum, CurriculumConfig as CurriculumConfig,
