@@ -24,6 +24,7 @@ from .jobs import Job, expand_jobs
 from .training import Training
 from ..utils.files import checked_file, write_whole
 from ..utils.registry import fingerprint
+from ..utils.terminal import stop_softly
 
 # %% ../../nbs/13_training/07_train.ipynb #trc00007
 CHECKPOINT, LOSSES = 'checkpoint.safetensors', 'losses.csv'      # files of a folder
@@ -95,17 +96,22 @@ SAVE_EVERY = 30.        # seconds between two checkpoints
 
 def run_training(training: Training, out: str | Path | None = None, # a folder to save in
                  on_step: Callable[[Training], None] = lambda training: None) -> Training: # after a step of all
-    "Train until no job is left. What was done is kept when KeyboardInterrupt, or another error, ends it"
-    saved = time.monotonic()
+    "Train until no job is left. After Ctrl-C the step under way is made, all is saved, and KeyboardInterrupt goes on"
+    saved, whole = time.monotonic(), True
+    if out: save_training(training, out)        # the place is taken, and can be written to
     try:
-        while not training.done:
-            training.step()
-            on_step(training)
-            if out and time.monotonic() - saved > SAVE_EVERY:
-                save_training(training, out)
-                saved = time.monotonic()
+        with stop_softly('step') as stop:
+            while not training.done:
+                whole = False
+                training.step()
+                whole = True
+                on_step(training)
+                if stop['asked']: raise KeyboardInterrupt
+                if out and time.monotonic() - saved > SAVE_EVERY:
+                    save_training(training, out)
+                    saved = time.monotonic()
     finally:
-        if out: save_training(training, out)
+        if out and whole: save_training(training, out)      # of half a step the earlier checkpoint is left
     return training
 
 def train_adapters(host: Host, jobs: Sequence[dict | Job] | dict = (), *,

@@ -78,6 +78,20 @@ class Training:
         return pd.DataFrame(rows).set_index('job')[['state', 'step', 'steps', 'loss', 'validation', 'accuracy', 'best',
                                                     'best_step', 'rate', 'tokens', 'note']]
 
+    def summary(self) -> pd.DataFrame:
+        "A row a job: what it is going to be"
+        rows = [dict(job=n, objective=c.job.objective, examples=len(c.data), validation=len(c.held) if c.held else 0,
+                     steps=c.progress.steps, rank=c.job.rank, parameters=self.fleets[c.job.place].parameters(c.at),
+                     rate=f'{c.job.rate:g}') for n, c in self.courses.items()]
+        return pd.DataFrame(rows).set_index('job')
+
+    @property
+    def line(self) -> str:
+        "How far all of it is, in words"
+        made, of = (sum(getattr(c.progress, k) for c in self.courses.values()) for k in ('step', 'steps'))
+        states = pd.Series([c.progress.state for c in self.courses.values()]).value_counts()
+        return f'{made:,} of {of:,} steps; ' + ', '.join(f'{n} {state}' for state, n in states.items())
+
     def losses(self) -> pd.DataFrame:
         "A row a step of a job, and one a validation: job, step, loss, validation, accuracy, rate, norm of the gradient"
         return pd.DataFrame(self.curves, columns=['job', 'step', 'loss', 'validation', 'accuracy', 'rate', 'norm'])

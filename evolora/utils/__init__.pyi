@@ -24,9 +24,10 @@ from .statistics import (
     paired as paired, power_pairs as power_pairs, ratio as ratio, sign_flip as sign_flip, wilson as wilson,
 )
 from .terminal import (
-    Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, bar_of as bar_of,
-    exists as exists, log as log, meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for,
-    progress as progress, show as show, stop_softly as stop_softly, tracked as tracked, visible as visible,
+    Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, bar_of as bar_of, drawn as drawn,
+    drawn_again as drawn_again, exists as exists, log as log, meanwhile as meanwhile, new_file as new_file,
+    new_folder_for as new_folder_for, progress as progress, show as show, stop_softly as stop_softly,
+    tracked as tracked, visible as visible,
 )
 from .pool import (
     belong as belong, each as each,
