@@ -35,10 +35,10 @@ HEAVY = {
     'torch': ({'host.mechanisms', 'host', 'organelles', 'assimilation', 'ecology', 'society', 'evaluation', 'analysis',
                'training', 'lab', 'attention.scoring', 'attention.search', 'attention.report', 'experiments'},
               {'cli'}),
-    'altair': ({'analysis', 'lab', 'attention.report'}, {'cli', 'experiments'}),
+    'altair': ({'analysis', 'lab', 'attention.report', 'training.live'}, {'cli', 'experiments'}),
     'vl_convert': ({'analysis'}, set()),
     'ipywidgets': ({'lab', 'attention.report.panel'}, set()),
-    'IPython': ({'lab'}, set()),           # which cell is run
+    'IPython': ({'lab', 'training.live'}, set()),           # which cell is run
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
 # Modules that load no torch, beside those of utils, economy, tasks and cli: what reads a run starts at once.

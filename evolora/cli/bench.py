@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['bench_app', 'JSON', 'QUICK', 'OUT', 'HOST', 'SEEDS', 'JOBS', 'publish', 'throughput', 'generation', 'learning',
-           'memory', 'hosts', 'study', 'resume', 'attention', 'lab']
+           'memory', 'many', 'hosts', 'study', 'resume', 'attention', 'lab']
 
 # %% ../../nbs/15_cli/06_bench.ipynb #01b51cd2
 import sys
@@ -117,6 +117,22 @@ def memory(json: JSON = False, quick: QUICK = False, out: OUT = None,
         job = bar.add_task('remembering', total=None)
         found = memory_use.memory(hosts=lives, tick=lambda: bar.advance(job), **how)
     publish('memory', [found], memory_use.memory_targets(found), memory_use.memory_tables(found), json, out)
+
+@bench_app.command(epilog='With --host 32 jobs are trained there as well.')
+def many(json: JSON = False, quick: QUICK = False, out: OUT = None,
+         host: Annotated[str | None, typer.Option(help='A host for one more comparison.')] = None):
+    "One step of many adapters side by side, against peft, one after the other; takes five minutes."
+    new_file(out)
+    from evolora.experiments import many_speed
+    from evolora.host.model import load_host, tiny_host, use_threads
+    _known(host, None)
+    use_threads(1)
+    hosts = [load_host('embedded', device='cpu'), *([] if quick else [tiny_host(hidden=384, layers=6)]),
+             *([load_host(host, device='cpu')] if host else [])]
+    with progress() as bar:
+        job = bar.add_task('training', total=None)
+        found = many_speed.many(hosts, quick=quick, tick=lambda: bar.advance(job))
+    publish('many', [found], many_speed.many_targets(found), many_speed.many_tables(found), json, out)
 
 def _known(host: str | None, shape: str | None) -> None:
     "ValueError for a shape that is none and a host that is not here, before minutes are spent on others"

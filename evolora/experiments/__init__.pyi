@@ -5,6 +5,7 @@ from . import gate_calibration as gate_calibration
 from . import host_zoo as host_zoo
 from . import lab_overhead as lab_overhead
 from . import learning_speed as learning_speed
+from . import many_speed as many_speed
 from . import memory_use as memory_use
 from . import merge_ablation as merge_ablation
 from . import merge_audit as merge_audit

@@ -1,6 +1,7 @@
 from . import courses as courses
 from . import examples as examples
 from . import jobs as jobs
+from . import live as live
 from . import passes as passes
 from . import steps as steps
 from . import train as train
@@ -36,4 +37,7 @@ from .train import (
 from .trained import (
     export_adapter as export_adapter, export_all as export_all, merged_adapter as merged_adapter,
     population_of as population_of,
+)
+from .live import (
+    chart_losses as chart_losses, training_html as training_html, watched as watched,
 )

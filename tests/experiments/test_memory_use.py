@@ -19,7 +19,7 @@ def test_a_life_has_a_peak_and_a_forecast():
 
 def test_a_peak_is_not_that_of_who_began_the_process():
     mine = bytearray(300 << 20)
-    assert mu._peak() > 300 > apart(len, mine[:10]) and apart(mu._peak) < mu._peak() - 200
+    assert mu.peak_memory() > 300 > apart(len, mine[:10]) and apart(mu.peak_memory) < mu.peak_memory() - 200
 
 
 @pytest.mark.parametrize('off, met', [(.85, True), (1.15, True), (.7, False), (1.3, False)])
