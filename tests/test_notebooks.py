@@ -49,7 +49,7 @@ SLOW = {'nbs/tutorials/01_first_generation.ipynb': 196, 'nbs/tutorials/03_how_or
         'nbs/tutorials/06_from_a_question_to_a_study.ipynb': 110,
         'nbs/tutorials/07_does_it_work.ipynb': 138, 'nbs/tutorials/08_real_host.ipynb': 420,
         'nbs/tutorials/09_your_own_task.ipynb': 125, 'nbs/tutorials/10_evolving_attention.ipynb': 480,
-        'nbs/experiments/learning.ipynb': 208,
+        'nbs/tutorials/13_many_adapters.ipynb': 115, 'nbs/experiments/learning.ipynb': 208,
         'nbs/lab/05_real_host.ipynb': 300}
 
 
