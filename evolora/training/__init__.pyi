@@ -35,8 +35,8 @@ from .train import (
     train_adapters as train_adapters,
 )
 from .trained import (
-    export_adapter as export_adapter, export_all as export_all, merged_adapter as merged_adapter,
-    population_of as population_of,
+    ecology_of as ecology_of, export_adapter as export_adapter, export_all as export_all,
+    merged_adapter as merged_adapter, population_of as population_of,
 )
 from .live import (
     chart_losses as chart_losses, training_html as training_html, watched as watched,

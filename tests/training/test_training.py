@@ -9,7 +9,7 @@ from evolora.host.model import load_host
 from evolora.training.jobs import expand_jobs
 from evolora.training.live import chart_losses, training_html
 from evolora.training.train import identity, resume_training, save_training, train_adapters
-from evolora.training.trained import export_all, merged_adapter, population_of
+from evolora.training.trained import ecology_of, export_all, merged_adapter, population_of
 from evolora.training.training import Training
 
 ROWS = [dict(prompt=f'What is {i} plus {i % 7}?', completion=str(i + i % 7)) for i in range(40)]
@@ -118,6 +118,14 @@ def test_what_comes_of_it(host, tmp_path):
     n = next(iter(factors))
     mean = (population.delta(ids['a'])[n] + delta[n]) / 2
     assert torch.allclose(population.alpha / 12 * factors[n][1] @ factors[n][0], mean, atol=1e-4)
+
+
+def test_founders_are_the_adapters_that_were_trained(host):
+    found = train_adapters(host, [dict(name='a', alpha=8.), dict(name='b', alpha=32., rank=4)], data=ROWS, steps=4)
+    ecology = ecology_of(found, ['b', 'a'], 'debug')
+    delta = ecology.population.delta(ecology.population.ids[0])
+    for n, (A, B) in found.factors('b').items(): assert torch.allclose(delta[n], 8. * B @ A, atol=1e-5)
+    assert len(ecology.population) == 2 and ecology.population[ecology.population.ids[0]].rank == 4
 
 
 def test_the_picture_is_of_all(host):
