@@ -40,4 +40,7 @@ from .analysis import (
 from .lab import (
     Lab as Lab,
 )
+from .training import (
+    export_all as export_all, train_adapters as train_adapters,
+)
 __version__: str

@@ -20,6 +20,7 @@ NOUNS = {       # of a first afternoon: what the package itself hands on
     'evaluation': ['Evaluation', 'ask', 'calibrate', 'evaluate', 'export', 'fit_router'],
     'analysis': ['RunData', 'dashboard', 'load', 'report'],
     'lab': ['Lab'],
+    'training': ['export_all', 'train_adapters'],
 }
 # Rooms whose modules are used one by one: each experiment has Settings and an `experiment`, each command its name.
 BY_MODULE = {'experiments', 'cli'}

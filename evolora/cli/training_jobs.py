@@ -24,6 +24,8 @@ def _where(out: Path | None, jobs: Path, resume: bool) -> Path:
     "The folder to write to: new, or to go on in"
     out = out or jobs.with_name(f'{jobs.stem}-trained')
     begun = exists(out) and (out / 'checkpoint.safetensors').exists()
+    if not begun and (out / 'losses.csv').exists():
+        raise ValueError(f"{out} holds a training that is finished; name another folder with --out")
     if resume and not begun:
         raise ValueError(f"--resume expected a folder that a training was begun in, got {out}; leave it out to begin")
     if begun and not resume:
@@ -36,7 +38,10 @@ def _settings() -> None:
     "All that a job can be told, with its default"
     import pandas as pd
     from evolora.training.jobs import Job
-    rows = [{'setting': n, 'default': '' if f.is_required() else f.default, 'what it is': f.description or ''}
+    from evolora.training.jobs import FILE_SETTINGS
+    rows = [{'setting': n, 'default': '', 'what it is': f'{what} (of the file, not of a job)'}
+            for n, what in FILE_SETTINGS.items()]
+    rows += [{'setting': n, 'default': '' if f.is_required() else f.default, 'what it is': f.description or ''}
             for n, f in Job.model_fields.items()]
     show(pd.DataFrame(rows).astype(str), 'Settings of a job; a list of values makes a job a value')
 
@@ -61,7 +66,8 @@ def train(jobs: Annotated[Path | None, typer.Argument(help='A YAML file of jobs.
     from evolora.training.training import Training
     training = Training(loaded, told.jobs, parallel=told.parallel, halving=told.halving)
     if training.cuts: log(training.cuts)
-    if dry_run: return show(training.summary().reset_index(), f'{len(told.jobs)} jobs on {loaded.id}')
+    title = f"{len(told.jobs)} job{'s' * (len(told.jobs) > 1)} on {loaded.id}"
+    if dry_run: return show(training.summary().reset_index(), title)
     if resume: resume_training(training, where)
     try:
         with drawn_again() as draw:
@@ -71,16 +77,24 @@ def train(jobs: Annotated[Path | None, typer.Argument(help='A YAML file of jobs.
     except KeyboardInterrupt:
         log(f'stopped; what is done is kept: evolora train {jobs} --out {where} --resume')
         raise typer.Exit(130) from None
-    show(_now(training), f'{len(told.jobs)} jobs on {loaded.id}')
-    for name, why in written.items():
-        if why and why != 'there already': log(f'{name} was not written: {why}')
-    print(f'best: {training.best()}\nadapters: {where / "adapters"}\nlosses of every step: {where / "losses.csv"}')
+    show(_now(training), title)
+    notes = training.table().note
+    for name in written:
+        if said := notes[name] or written[name].replace('there already', ''): log(f'{name}: {said}')
+    print(_best(training) + f'\nadapters: {where / "adapters"}\nlosses of every step: {where / "losses.csv"}')
     (where / CHECKPOINT).unlink()
+
+def _best(training) -> str:
+    "Which is the best, if that is known"
+    if len(training.courses) == 1: return f'trained: {training.best()}'
+    if any(c.held is None for c in training.courses.values()):
+        return 'which is the best was not measured: say validation: 0.1'
+    return f'best: {training.best()}'
 
 def _now(training):
     "What people look at of the table"
     table = training.table().reset_index()
     used = [c for c in ('validation', 'accuracy', 'best') if table[c].notna().any()]
     steps, rates = [f'{a}/{b}' for a, b in zip(table.step, table.steps)], table.rate.map('{:.1e}'.format)
-    columns = ['job', 'state', 'step', 'loss', *used, 'rate', 'tokens', *(['note'] if table.note.any() else [])]
+    columns = ['job', 'state', 'step', 'loss', *used, 'rate', 'tokens']
     return table.assign(step=steps, rate=rates)[columns]

@@ -30,7 +30,7 @@ from ..host.model import Host, Origin
 from ..host.names import public_name
 from ..organelles.population import Population
 from ..tasks.family import Task
-from ..tasks.forms import Form
+from ..tasks.forms import Form, System
 from ..tasks.families import ID_CELLS, Cell
 from ..utils.files import new_folder, write_whole
 from ..utils.statistics import wilson
@@ -155,17 +155,20 @@ def _loading(host: Host) -> tuple[str, str, str]:
                               *['base, revision=commit'] * 2)
     return f"base = 'path/to/{public_name(host.id)}'    # the folder of the host", 'base', 'base'
 
-def how_to_load(population: Population) -> str:
+def how_to_load(population: Population, prompt: str | tuple[str, ...] = 'Sort the letters: jghn') -> str:
     "The lines that load an adapter, and those that ask it"
     host = population.host
     where, tokenizer, model = _loading(host)
-    ask = """chat = [{'role': 'user', 'content': 'Sort the letters: jghn'}]
+    chat = ',\n        '.join(map(repr, _messages(host, prompt)))
+    ask = f"""chat = [{chat}]
 text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, enable_thinking=False)
 ids = tokenizer(text, add_special_tokens=False, return_tensors='pt')"""
-    if not host.tokenizer.chat_template: ask = "ids = tokenizer('Sort the letters: jghn\\n', return_tensors='pt')"
+    if not host.tokenizer.chat_template:
+        turns = ''.join(f"{m['content']}\n" for m in _messages(host, prompt))
+        ask = f"ids = tokenizer({turns!r}, return_tensors='pt')"
     if not host.form.plain:         # the card shows what `chat` is
         text = "ids = tokenizer(''.join(m['content'] + '\\n' for m in chat), return_tensors='pt')"
-        ask = ask.partition('\n')[2] or text
+        ask = ask[ask.index('text = '):] if 'text = ' in ask else text
     return f"""```python
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -207,6 +210,7 @@ def which_weights(host: Host) -> str:
 def _messages(host: Host, prompt: str | tuple[str, ...]) -> list[dict[str, str]]:
     "The conversation of a prompt, as a chat template takes it"
     turns, system = (prompt,) if isinstance(prompt, str) else prompt, host.form.system
+    if isinstance(turns[0], System): system, turns = str(turns[0]), turns[1:]
     chat = [{'role': 'assistant' if i % 2 else 'user', 'content': turn} for i, turn in enumerate(turns)]
     if not system: return chat
     whole = [{'role': 'system', 'content': system}, *chat]

@@ -13,7 +13,8 @@ from .examples import (
     split_examples as split_examples,
 )
 from .jobs import (
-    Job as Job, JobFile as JobFile, expand_jobs as expand_jobs, read_jobs as read_jobs,
+    FILE_SETTINGS as FILE_SETTINGS, Job as Job, JobFile as JobFile, expand_jobs as expand_jobs,
+    read_jobs as read_jobs,
 )
 from .passes import (
     Below as Below, Fleet as Fleet, Gradients as Gradients, Passes as Passes, Text as Text,

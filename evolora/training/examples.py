@@ -97,7 +97,8 @@ def _lines(path: Path) -> Iterable[tuple[str, dict]]:
             try: yield where, json.loads(line)
             except (ValueError, RecursionError):
                 begun = line.strip()[:60].decode(errors='replace')
-                raise ValueError(f"{where}: expected a JSON object, got {begun!r}; write one a line") from None
+                got = 'the beginning of a list' if begun == '[' else repr(begun)
+                raise ValueError(f"{where}: expected a JSON object, got {got}; write one a line") from None
 
 def read_examples(source, *, # a path, rows, a DataFrame, or cells of families: see above
                   n: int = 1000, # questions that are drawn of cells
@@ -136,14 +137,16 @@ class Encoded:
 
 def encode_examples(host: Host, examples: Sequence[Example], most: int = 1024) -> Encoded: # tokens of both together
     "Tokens of prompts, through the host's chat template, and of replies"
-    room = min(most, getattr(host.config.get_text_config(), 'max_position_embeddings', None) or most)
+    window = getattr(host.config.get_text_config(), 'max_position_embeddings', None) or most
+    room = min(most, window)
+    advice = 'raise max_tokens, or shorten them' if most < window else 'the host cannot read longer ones'
     prompts, end = host.encode([e.prompt for e in examples]), host.ends[:1]
     written = lambda texts: host.tokenizer(list(texts), add_special_tokens=False)['input_ids']
     replies = [ids + end if e.completion else [] for e, ids in zip(examples, written(e.completion for e in examples))]
     others = [ids + end if e.rejected else [] for e, ids in zip(examples, written(e.rejected for e in examples))]
     kept = [i for i, p in enumerate(prompts) if len(p) < room]
     if not kept: raise ValueError(f"expected prompts of fewer than {room} tokens, got {min(map(len, prompts))} and "
-                                  "more; raise max_tokens, or shorten them")
+                                  f"more; {advice}")
     fits = lambda column: [column[i][:room - len(prompts[i])] for i in kept]
     cut = sum(len(prompts[i]) + max(len(replies[i]), len(others[i])) > room for i in kept)
     return Encoded([prompts[i] for i in kept], fits(replies), fits(others), [examples[i] for i in kept], cut,
@@ -157,7 +160,8 @@ def _key(example: Example) -> tuple:
 
 def split_examples(examples: Sequence[Example], share: float, seed: int = 0) -> tuple[list[Example], list[Example]]:
     "(train, validation): about such a share of the prompts is for validation"
-    if not 0 < share < 1: raise ValueError(f"validation expected a share between 0 and 1, got {share}; say .1")
+    if not 0 < share < 1:
+        raise ValueError(f"validation expected a share between 0 and 1, got {share:g}; say .1, or name a file")
     keys = list(dict.fromkeys(map(_key, examples)))
     n = min(max(1, round(share * len(keys))), len(keys) - 1)
     if n < 1: raise ValueError(f"expected at least two different prompts to split, got {len(keys)}; add examples")

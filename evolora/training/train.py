@@ -22,7 +22,7 @@ from ..host.model import Host
 from .courses import Progress
 from .jobs import Job, expand_jobs
 from .training import Training
-from ..utils.files import checked_file, write_whole
+from ..utils.files import checked_file, locked, write_whole
 from ..utils.registry import fingerprint
 from ..utils.terminal import stop_softly
 
@@ -97,8 +97,14 @@ SAVE_EVERY = 30.        # seconds between two checkpoints
 def run_training(training: Training, out: str | Path | None = None, # a folder to save in
                  on_step: Callable[[Training], None] = lambda training: None) -> Training: # after a step of all
     "Train until no job is left. After Ctrl-C the step under way is made, all is saved, and KeyboardInterrupt goes on"
+    if not out: return _until_done(training, None, on_step)
+    Path(out).mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        save_training(training, out)        # it can be written to
+        return _until_done(training, out, on_step)
+
+def _until_done(training: Training, out: str | Path | None, on_step: Callable) -> Training:
     saved, whole = time.monotonic(), True
-    if out: save_training(training, out)        # the place is taken, and can be written to
     try:
         with stop_softly('step') as stop:
             while not training.done:
@@ -112,6 +118,10 @@ def run_training(training: Training, out: str | Path | None = None, # a folder t
                     saved = time.monotonic()
     finally:
         if out and whole: save_training(training, out)      # of half a step the earlier checkpoint is left
+    if all(c.progress.state == 'failed' for c in training.courses.values()):
+        first = next(iter(training.courses.values()))
+        raise ValueError(f"expected at least one job to come to its end, all failed; {first.job.name}: "
+                         f"{first.progress.note}")
     return training
 
 def train_adapters(host: Host, jobs: Sequence[dict | Job] | dict = (), *,

@@ -62,7 +62,10 @@ def _card(training: Training, name: str, population: Population) -> str:
     c = training[name]
     p, job = c.progress, c.job
     said = lambda x: f'{x:.4f}' if not math.isnan(x) else 'not measured'
-    settings = job.model_dump(exclude={'data', 'validation', 'verifier', 'name'}, exclude_none=True)
+    other = {'data', 'validation', 'verifier', 'name'} | ({'beta'} if job.objective != 'dpo' else set())
+    if not job.asks: other |= {'samples', 'max_new_tokens'}
+    if not any(e.task for e in c.data.examples): other |= {'examples'}
+    settings = job.model_dump(exclude=other, exclude_none=True)
     rows = [('trained on', f'{len(c.data)} examples, {c.data.tokens:,} tokens of replies in them'),
             ('validated on', f'{len(c.held)} examples' if c.held else 'none'), ('steps', f'{p.step} of {p.steps}'),
             ('loss of the last step', said(p.loss)), (f'best {c.metric} in validation', said(p.best)),
@@ -70,7 +73,7 @@ def _card(training: Training, name: str, population: Population) -> str:
     table = '\n'.join(f'| {escape(str(k))} | {escape(str(v))} |' for k, v in rows)
     head = f'A LoRA adapter, trained with evolora {__version__} beside {len(training.courses) - 1} others.'
     return '\n\n'.join([f'# {name}', head, f'| | |\n|---|---|\n{table}', which_weights(training.host),
-                         how_to_load(population)]) + '\n'
+                         how_to_load(population, c.data.examples[0].prompt)]) + '\n'
 
 def export_adapter(training: Training, name: str, folder: str | Path) -> Path:
     "Write one adapter as a new peft folder with a card; nothing is left behind where peft reads it otherwise"

@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from fastcore.basics import patch
 
-from ..host.adapters import Factors
+from ..host.adapters import Factors, blocks_of
 from ..host.model import Host
 from ..organelles.learning_trial import check_learning
 from ..organelles.population import Population
@@ -32,6 +32,13 @@ class Training:
                  halving: int | None = None, # only the best of so many go on from each rung
                  chunk: int | None = None): # tokens in a pass; default: as many as fit the cache
         if not jobs: raise ValueError("expected at least one job, got none; name its data")
+        for name, n, least in (('parallel', parallel, 1), ('halving', halving, 2)):
+            if n is not None and not (type(n) is int and n >= least):
+                raise ValueError(f"{name} expected a whole number from {least}, got {n!r:.40}")
+        layers = len(blocks_of(host.model))
+        if deep := [job for job in jobs if (job.blocks or 0) > layers]:
+            raise ValueError(f"job {deep[0].name}: blocks expected at most {layers}, which {host.id} has, got "
+                             f"{deep[0].blocks}; leave it out for all")
         self.host, self.jobs, self.parallel, self.halving = host, list(jobs), parallel or len(jobs), halving
         self.curves, reader, places = [], Reader(host), {}
         for job in self.jobs: places.setdefault(job.place, []).append(job)
@@ -54,6 +61,8 @@ class Training:
     def __getitem__(self, name: str) -> Course:
         if name in self.courses: return self.courses[name]
         raise KeyError(f"no job {name!r}; known: {', '.join(self.courses)}")
+
+    def __repr__(self): return f'Training: {self.line}'
 
     @property
     def cuts(self) -> str:
@@ -115,6 +124,11 @@ class Training:
 def _fail(course: Course, why: str) -> None:
     course.progress.state, course.progress.note = 'failed', ' '.join(why.split())[:200]
 
+def _of_verifier(course: Course, error: Exception) -> str:
+    "What went wrong in somebody's verifier"
+    ours = str(error).startswith(f'job {course.job.name}: the verifier')
+    return str(error) if ours else f'its verifier ended in {type(error).__name__}: {error}'
+
 def _lessons(training: Training, place, courses: list[Course]) -> list[tuple[Course, Lesson]]:
     "What each of these reads in its next step"
     found, asking = [], [c for c in courses if c.job.asks]
@@ -130,7 +144,7 @@ def _lessons(training: Training, place, courses: list[Course]) -> list[tuple[Cou
     for c, own, examples, (texts, tokens) in zip(asking, rows, asked, told):
         try: rewards = np.array([reward_of(c.job, e, t) for e, t in zip(examples, texts)])
         except Exception as e:      # a verifier is somebody's own code
-            _fail(c, str(e) if isinstance(e, ValueError) else f'its verifier ended in {type(e).__name__}: {e}')
+            _fail(c, _of_verifier(c, e))
             continue
         prompts = [c.data.prompts[i] for i in own for _ in range(c.job.samples)]
         found.append((c, of_rewards(c.job, c.at, prompts, tokens, rewards)))
@@ -176,6 +190,9 @@ def _learn(self: Training, place, lessons, sums, gradients) -> None:
             what = 'gradient' if math.isfinite(loss) else 'loss'
             _fail(c, f'step {c.progress.step + 1} has no finite {what}; take a rate below {c.job.rate:g}')
             continue
+        if norms[c.at] == 0 and loss > 1e-3:        # nothing that it reads makes a difference any more
+            _fail(c, f'it blew up: step {c.progress.step + 1} has no gradient; take a rate below {c.job.rate:g}')
+            continue
         good.append(c)
         c.progress.tokens += sum(len(t.reply) for t in lesson.texts)
         c.progress.loss = loss
@@ -190,7 +207,8 @@ def _note(self: Training, c: Course, loss: float, norm: float) -> None:
     self.curves.append(dict(job=c.job.name, step=p.step + 1, loss=loss, validation=math.nan, norm=float(norm),
                             accuracy=p.accuracy if c.job.asks else math.nan, rate=c.job.rate_at(p.step, p.steps)))
     p.step += 1
-    if p.step == p.steps: p.state = 'done' if c.held is None else p.state
+    if p.step == p.steps and not p.tokens: p.note = 'nothing was learned: in each step all rewards were alike'
+    if p.step == p.steps and c.held is None: p.state = 'done'
 
 # %% ../../nbs/13_training/06_training.ipynb #trn00013
 @patch
@@ -217,7 +235,7 @@ def _validate(self: Training, courses: list[Course]) -> None:
             for c, (texts, _) in zip(asked, told):
                 pairs = zip(c.held.examples, texts)
                 try: c.progress.accuracy = float(np.mean([reward_of(c.job, e, t) for e, t in pairs]))
-                except Exception as e: _fail(c, f'its verifier ended in {type(e).__name__}: {e}')
+                except Exception as e: _fail(c, _of_verifier(c, e))
         for c in own: self._judge(c)
 
 @patch

@@ -11,6 +11,7 @@ from evolora.training.live import chart_losses, training_html
 from evolora.training.train import identity, resume_training, save_training, train_adapters
 from evolora.training.trained import ecology_of, export_all, merged_adapter, population_of
 from evolora.training.training import Training
+from evolora.utils.files import locked
 
 ROWS = [dict(prompt=f'What is {i} plus {i % 7}?', completion=str(i + i % 7)) for i in range(40)]
 
@@ -74,6 +75,26 @@ def test_a_verifier_that_fails_ends_its_own_job(host, broken, note):
                            steps=3, max_new_tokens=4)
     assert found.table().state.tolist() == ['failed', 'done'] and note in found['bad'].progress.note
     assert found.best() == 'good' and 'failed' in training_html(found)
+
+
+def test_who_blew_up_is_not_the_best(host):
+    found = train_adapters(host, data=ROWS, validation=.2, rate=[1e-3, 50.], steps=30)
+    assert found.table().state.tolist() == ['done', 'failed'] and found.best() == 'rate=0.001'
+    assert 'rate below 50' in found['rate=50'].progress.note
+
+
+def test_where_all_fail_and_where_nothing_was_learned_it_is_said(host):
+    with pytest.raises(ValueError, match='all failed; adapter: its verifier ended in KeyError'):
+        train_adapters(host, data=ROWS, objective='rloo', verifier=lambda e, r: {}['x'], steps=2, max_new_tokens=4)
+    never = train_adapters(host, data=ROWS, objective='rloo', verifier=lambda e, r: 0, steps=2, max_new_tokens=4)
+    assert 'nothing was learned' in never.table().note.iloc[0]
+    with pytest.raises(ValueError, match='parallel expected a whole number from 1, got 0'):
+        train_adapters(host, data=ROWS, parallel=0)
+
+
+def test_a_folder_belongs_to_one_training_at_a_time(host, tmp_path):
+    with locked(tmp_path), pytest.raises(ValueError, match='is at work'):
+        train_adapters(host, data=ROWS, steps=1, out=tmp_path)
 
 
 def test_halving_counts_down(host):
