@@ -63,6 +63,8 @@ class Text:
     def read(self) -> tuple[int, ...]: "The last token of a reply is predicted, and never read"; return (
         self.prompt + self.reply[:-1])
 
+_ALIKE = .8     # texts side by side have at least this part of the length of the longest: the rest is padding
+
 def _groups(texts: Sequence[Text], chunk: int, unit: int) -> Iterator[list[list[int]]]:
     "Rows of texts for a pass, a list for each of its adapters; `unit` texts in a row stay together"
     size, own = [len(t.read) for t in texts], {}
@@ -71,14 +73,16 @@ def _groups(texts: Sequence[Text], chunk: int, unit: int) -> Iterator[list[list[
     parts = []
     for units in own.values():
         units.sort(key=lambda u: max(size[i] for i in u))
-        while units:        # of one adapter, as many as fit
-            n = max(1, chunk // (unit * longest(units)))
+        while units:        # of one adapter, as many as fit and are not much shorter
+            width = longest(units[-1:])
+            n = sum(longest([u]) >= _ALIKE * width for u in units[-max(1, chunk // (unit * width)):])
             units, part = units[:-n], units[-n:]
             parts.append(part)
-    parts.sort(key=lambda part: (longest(part), len(part)))
+    parts.sort(key=lambda part: (len(part), longest(part)))
     some = []
     for part in parts:
-        if some and (len(some) + 1) * max(map(len, [*some, part])) * unit * longest(part) > chunk:
+        fits = (len(some) + 1) * len(part) * unit * longest(part) <= chunk
+        if some and not (fits and len(part) == len(some[0]) and longest(some[0]) >= _ALIKE * longest(part)):
             yield [[i for u in p for i in u] for p in some]
             some = []
         some.append(part)
@@ -224,8 +228,9 @@ class Passes:
             weights = np.zeros(len(p.texts))
             weights[rows] = weigh(numbers, sums[rows])
             weights = torch.from_numpy(weights).to(lines)[p.line_of]
+            mine = torch.tensor(p.adapters, device=lines.device)        # an adapter may come twice
             leaves = [*A.values(), *B.values()]
             grads = torch.autograd.grad((lines * weights).sum(), leaves, materialize_grads=True)
             for n, a, b in zip(A, grads, grads[len(A):]):
-                for whole, part in zip(total[n], (a, b)): whole[p.adapters] += part
+                for whole, part in zip(total[n], (a, b)): whole.index_add_(0, mine, part)
         return found, total
