@@ -39,7 +39,7 @@ def identity(training: Training) -> dict:
     def of(course):
         own = course.job.model_dump(mode='json', exclude={'data', 'validation', 'verifier'})
         verifier = course.job.verifier and fingerprint(course.job.verifier)
-        return config_hash(own | dict(data=tokens(course.data), held=tokens(course.held), verifier=verifier))
+        return own | dict(data=tokens(course.data), validation=tokens(course.held), verifier=verifier)
     return dict(host=training.host.weights_hash(), halving=training.halving, parallel=training.parallel,
                 jobs={name: of(course) for name, course in training.courses.items()})
 
@@ -65,6 +65,13 @@ def save_training(training: Training, folder: str | Path) -> Path:
     tensors = {k: t.cpu().contiguous() for k, t in (_tensors(training) | best).items()}
     return write_whole(folder / CHECKPOINT, safetensors.torch.save(tensors, {'state': json.dumps(state)}))
 
+def _changed(theirs: dict, mine: dict) -> list[str]:
+    "What differs between two sets of jobs, in words"
+    if theirs.keys() != mine.keys(): return [f"set of jobs ({len(theirs)}, now {len(mine)})"]
+    keys = dict.fromkeys(k for n in mine for k in mine[n] if theirs[n].get(k) != mine[n][k])
+    where = lambda k: next(n for n in mine if theirs[n].get(k) != mine[n][k])
+    return [f'{k} (of {where(k)})' for k in keys]
+
 def resume_training(training: Training, folder: str | Path) -> None:
     "Go on from a checkpoint; ValueError for a damaged one, or one of other jobs"
     path = Path(folder) / CHECKPOINT
@@ -73,12 +80,11 @@ def resume_training(training: Training, folder: str | Path) -> None:
             state, tensors = json.loads((f.metadata() or {})['state']), {k: f.get_tensor(k) for k in f.keys()}
         theirs, mine = state['identity'], identity(training)
         other = [k for k in ('host', 'halving', 'parallel') if theirs[k] != mine[k]]
-        jobs = [n for n in {**mine['jobs'], **theirs['jobs']} if mine['jobs'].get(n) != theirs['jobs'].get(n)]
+        other += _changed(theirs['jobs'], mine['jobs'])
     except (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError):
         raise ValueError(f"{path} is no readable checkpoint; remove it to begin again") from None
-    if jobs: other.append(f"setting or data of {', '.join(jobs[:3])}{' and others' if len(jobs) > 3 else ''}")
-    if other: raise ValueError(f"{folder} was begun with another {', another '.join(other)}; name a new folder, or go "
-                               "on with the same")
+    if other: raise ValueError(f"{folder} was begun with another {', another '.join(other[:3])}"
+                               f"{' and more' * (len(other) > 3)}; name a new folder, or go on with the same")
     try:
         for name, t in _tensors(training).items(): t.copy_(tensors[name])
         for adam, count in zip(training.adam.values(), state['counts'], strict=True): adam.count[:] = count

@@ -84,7 +84,7 @@ def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(jobs, 
     data = (folder / 'mine.jsonl').read_text()
     (folder / 'mine.jsonl').write_text(data.replace('"6"', '"7"'))
     assert code('jobs.yaml', '--out', 'stopped', '--resume') == 2
-    assert 'was begun with another setting or data' in capsys.readouterr().err
+    assert 'was begun with another data (of rate=1e-4); name' in capsys.readouterr().err
     (folder / 'mine.jsonl').write_text(data)
     assert code('jobs.yaml', '--out', 'stopped', '--resume') == 0 and code('jobs.yaml', '--out', 'whole') == 0
     weights = lambda name: (folder / name / 'adapters/rate=1e-2/adapter_model.safetensors').read_bytes()
