@@ -24,7 +24,7 @@ def _where(out: Path | None, jobs: Path, resume: bool) -> Path:
     "The folder to write to: new, or to go on in"
     out = out or jobs.with_name(f'{jobs.stem}-trained')
     begun = exists(out) and (out / 'checkpoint.safetensors').exists()
-    if not begun and (out / 'losses.csv').exists():
+    if not begun and (out / 'adapters').exists():
         raise ValueError(f"{out} holds a training that is finished; name another folder with --out")
     if resume and not begun:
         raise ValueError(f"--resume expected a folder that a training was begun in, got {out}; leave it out to begin")
@@ -82,13 +82,15 @@ def train(jobs: Annotated[Path | None, typer.Argument(help='A YAML file of jobs.
     for name in written:
         if said := notes[name] or written[name].replace('there already', ''): log(f'{name}: {said}')
     print(_best(training) + f'\nadapters: {where / "adapters"}\nlosses of every step: {where / "losses.csv"}')
-    (where / CHECKPOINT).unlink()
+    if all(why in ('', 'there already') for why in written.values()): (where / CHECKPOINT).unlink()
+    else: log(f'what was not written is still in {where / CHECKPOINT}')
 
 def _best(training) -> str:
     "Which is the best, if that is known"
     if len(training.courses) == 1: return f'trained: {training.best()}'
     if any(c.held is None for c in training.courses.values()):
         return 'which is the best was not measured: say validation: 0.1'
+    if not training.comparable: return 'which is the best cannot be said: they are judged in different ways'
     return f'best: {training.best()}'
 
 def _now(training):

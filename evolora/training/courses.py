@@ -65,8 +65,8 @@ class Reader:
     def _examples(self, source, job: Job, validation: bool = False):
         key = repr(source) if isinstance(source, (str, Path)) or isinstance(source, list) and all(
             isinstance(s, str) for s in source) else id(source)
-        return self._once((key, job.examples, validation), lambda: read_examples(source, n=job.examples,
-                                                                                 validation=validation)), key
+        key = ('read', key, job.examples, validation)
+        return self._once(key, lambda: read_examples(source, n=job.examples, validation=validation)), key
 
     def of(self, job: Job) -> tuple[Encoded, Encoded | None]:
         "(data, validation) of a job; ValueError when its objective cannot learn from them"
@@ -75,12 +75,12 @@ class Reader:
             held, other = None, None
             if isinstance(job.validation, (int, float)) and not isinstance(job.validation, bool):
                 share = float(job.validation)
-                found, held = self._once((key, job.examples, share), lambda: split_examples(found, share))
-                key, other = (key, 'train', share), (key, 'held', share)
+                found, held = self._once(('split', key, share), lambda: split_examples(found, share))
+                key, other = ('train', key, share), ('held', key, share)
             elif job.validation is not None:
                 held, other = self._examples(job.validation, job, validation=True)
-                self._once((key, other, 'apart'), lambda: check_apart(found, held))
-            encoded = lambda key, examples: self._once((key, job.examples, job.max_tokens), lambda: encode_examples(
+                self._once(('apart', key, other), lambda: check_apart(found, held))
+            encoded = lambda key, examples: self._once(('encoded', key, job.max_tokens), lambda: encode_examples(
                 self.host, examples, job.max_tokens))
             data = encoded(key, found)
             for part in (data, encoded(other, held) if held else None):

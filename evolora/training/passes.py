@@ -122,7 +122,8 @@ class Below:
         self.blocks, self.computed, self.asked = list(blocks.values())[:self.begin], 0, 0
 
     @torch.no_grad()
-    def _compute(self, texts: list[tuple[int, ...]], chunk: int) -> None:
+    def _compute(self, texts: list[tuple[int, ...]]) -> None:
+        # Each by itself: in a batch its last bits would depend on the others, and so on what is kept already.
         found, device = [], self.model.device
         def note(module, args, out):
             self._whole = not torch.is_tensor(out)          # some architectures give a tuple
@@ -130,24 +131,19 @@ class Below:
             raise _Enough
         handle = self.blocks[-1].register_forward_hook(note)
         try:
-            while texts:
-                n = max(1, chunk // len(texts[-1]))
-                texts, some = texts[:-n], texts[-n:]
-                width = max(map(len, some))
-                ids = torch.tensor([[*t, *[0] * (width - len(t))] for t in some], device=device)
-                lengths = torch.tensor([len(t) for t in some], device=device)
-                try: self.model(input_ids=ids, **_inputs(self.model, ids, lengths))
+            for text in texts:
+                ids = torch.tensor([text], device=device)
+                try: self.model(input_ids=ids, **_inputs(self.model, ids, torch.tensor([len(text)], device=device)))
                 except _Enough: pass
-                for text, x in zip(some, found.pop()):
-                    self.kept[text] = x[:len(text)].clone()
-                    self.used += self.kept[text].nbytes
-                    self.computed += len(text)
+                self.kept[text] = found.pop()[0].clone()
+                self.used += self.kept[text].nbytes
+                self.computed += len(text)
         finally: handle.remove()
 
-    def of(self, texts: Sequence[tuple[int, ...]], width: int, chunk: int) -> torch.Tensor:
+    def of(self, texts: Sequence[tuple[int, ...]], width: int) -> torch.Tensor:
         "(texts, width, d) of these, padded with zeros"
         self.asked += sum(map(len, texts))
-        self._compute(sorted({*texts} - self.kept.keys(), key=len), chunk)
+        self._compute(sorted({*texts} - self.kept.keys()))
         for t in texts: self.kept.move_to_end(t)
         found = torch.stack([torch.nn.functional.pad(x, (0, 0, 0, width - len(x))) for x in map(self.kept.get, texts)])
         while self.used > self.room: self.used -= self.kept.popitem(last=False)[1].nbytes
@@ -203,7 +199,7 @@ class Passes:
             call = lambda: self.host.model(input_ids=p.ids, **_inputs(self.host.model, p.ids, p.lengths)).logits
             if not self.below.begin: logits = call()
             else:
-                x = self.below.of([texts[i].read if i >= 0 else (0,) for i in p.texts], p.ids.shape[1], self.chunk)
+                x = self.below.of([texts[i].read if i >= 0 else (0,) for i in p.texts], p.ids.shape[1])
                 with self.below.handed_on(x): logits = call()
         return logits.flatten(0, -2).float().log_softmax(-1).gather(-1, p.tokens[:, None])[:, 0]
 

@@ -31,6 +31,7 @@ CHECKPOINT, LOSSES = 'checkpoint.safetensors', 'losses.csv'      # files of a fo
 
 def identity(training: Training) -> dict:
     "What a checkpoint must share with the training that goes on from it"
+    if training.identity: return training.identity          # none of it changes
     known = {}
     def tokens(data): # of each source once
         if data is None: return None
@@ -40,8 +41,9 @@ def identity(training: Training) -> dict:
         own = course.job.model_dump(mode='json', exclude={'data', 'validation', 'verifier'})
         verifier = course.job.verifier and fingerprint(course.job.verifier)
         return own | dict(data=tokens(course.data), validation=tokens(course.held), verifier=verifier)
-    return dict(host=training.host.weights_hash(), halving=training.halving, parallel=training.parallel,
-                jobs={name: of(course) for name, course in training.courses.items()})
+    training.identity = dict(host=training.host.weights_hash(), halving=training.halving, parallel=training.parallel,
+                             jobs={name: of(course) for name, course in training.courses.items()})
+    return training.identity
 
 def _tensors(training: Training) -> dict[str, torch.Tensor]:
     "Weights and moments, by name"
@@ -92,7 +94,10 @@ def resume_training(training: Training, folder: str | Path) -> None:
             c.progress, maps = Progress(**state['progress'][name]), training.fleets[c.job.place].shapes
             if any(k.startswith(f'best/{name}/') for k in tensors):
                 c.kept = {n: tuple(tensors[f'best/{name}/{x}/{n}'].to(t.device) for x in 'AB') for n in maps}
-        training.curves = pd.read_csv(Path(folder) / LOSSES).to_dict('records')[:state['curves']]
+        numbers = ('loss', 'validation', 'accuracy', 'rate', 'norm')        # a job may be called NA
+        table = pd.read_csv(Path(folder) / LOSSES, dtype={'job': str}, keep_default_na=False,
+                            na_values={k: [''] for k in numbers})
+        training.curves = table.to_dict('records')[:state['curves']]
     except (LookupError, ValueError, TypeError, RuntimeError, OSError):
         raise ValueError(f"{path} expected what a training wrote, got something else; remove it to begin again"
                          ) from None

@@ -40,7 +40,7 @@ class Training:
             raise ValueError(f"job {deep[0].name}: blocks expected at most {layers}, which {host.id} has, got "
                              f"{deep[0].blocks}; leave it out for all")
         self.host, self.jobs, self.parallel, self.halving = host, list(jobs), parallel or len(jobs), halving
-        self.curves, reader, places = [], Reader(host), {}
+        self.curves, reader, places, self.identity = [], Reader(host), {}, None     # that of its folder
         for job in self.jobs: places.setdefault(job.place, []).append(job)
         read = {job.name: reader.of(job) for job in self.jobs}
         if halving and (bare := [job.name for job in self.jobs if read[job.name][1] is None]):
@@ -57,6 +57,9 @@ class Training:
                 data, held = read[job.name]
                 self.courses[job.name] = Course(job, data, held, at, Progress(steps_of(job, len(data))))
         self.courses = {job.name: self.courses[job.name] for job in self.jobs}
+        if halving and not self.comparable:
+            raise ValueError("halving expected jobs that are judged alike, got several objectives, metrics or "
+                             "validation sets; give each kind a training of its own")
 
     def __getitem__(self, name: str) -> Course:
         if name in self.courses: return self.courses[name]
@@ -95,6 +98,11 @@ class Training:
         return pd.DataFrame(rows).set_index('job')
 
     @property
+    def comparable(self) -> bool:
+        "Whether all are judged by one objective and metric on one validation set"
+        return len({(c.job.objective, c.metric, id(c.held)) for c in self.courses.values()}) == 1
+
+    @property
     def line(self) -> str:
         "How far all of it is, in words"
         made, of = (sum(getattr(c.progress, k) for c in self.courses.values()) for k in ('step', 'steps'))
@@ -112,7 +120,7 @@ class Training:
         seen = {n: c for n, c in able.items() if not math.isnan(c.progress.best)}
         sign = lambda c: -1 if c.metric == 'accuracy' else 1
         if seen: return min(seen, key=lambda n: sign(seen[n]) * seen[n].progress.best)
-        return min(able, key=lambda n: able[n].progress.loss)
+        return min(able, key=lambda n: (math.isnan(able[n].progress.loss), able[n].progress.loss))
 
     def factors(self, name: str) -> Factors:
         "The adapter of a job: its best weights where it was validated"
@@ -277,8 +285,9 @@ def _pause(self: Training) -> None:
     "Where all have come to their rung, the best go on"
     paused = self._in('paused')
     if not paused or self._in('running', 'waiting'): return
-    sign = lambda c: -1 if c.metric == 'accuracy' else 1
-    paused.sort(key=lambda c: sign(c) * c.progress.best)
+    # By what they are now, since the best of whoever blew up lies in the past; NaN comes last.
+    def now(c): return -c.progress.accuracy if c.metric == 'accuracy' else c.progress.validation
+    paused.sort(key=lambda c: (math.isnan(now(c)), now(c)))
     go_on = math.ceil(len(paused) / self.halving)
     for i, c in enumerate(paused):
         c.progress.state = 'waiting' if i < go_on else 'stopped'

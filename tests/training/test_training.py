@@ -92,6 +92,22 @@ def test_where_all_fail_and_where_nothing_was_learned_it_is_said(host):
         train_adapters(host, data=ROWS, parallel=0)
 
 
+def test_halving_goes_by_what_they_are_now_and_only_among_likes(host):
+    found = train_adapters(host, data=ROWS, validation=.2, rate=[1e4, 1e-5, 1e-3], halving=3, steps=8)
+    assert found['rate=0.001'].progress.state == 'done'
+    with pytest.raises(ValueError, match='judged alike'):
+        train_adapters(host, [dict(name='a', validation=.2), dict(name='b', validation=.3)], data=ROWS, halving=2)
+
+
+def test_names_that_look_like_numbers_stay_names(host, tmp_path):
+    jobs = expand_jobs([dict(name='7'), dict(name='NA')], data=ROWS, steps=2)
+    one, two = Training(host, jobs), Training(host, jobs)
+    one.step()
+    save_training(one, tmp_path)
+    resume_training(two, tmp_path)
+    assert two.losses().job.tolist() == ['7', 'NA'] and two.losses().equals(one.losses())
+
+
 def test_a_folder_belongs_to_one_training_at_a_time(host, tmp_path):
     with locked(tmp_path), pytest.raises(ValueError, match='is at work'):
         train_adapters(host, data=ROWS, steps=1, out=tmp_path)
@@ -108,7 +124,7 @@ def test_halving_counts_down(host):
 def test_a_checkpoint_of_all_kinds_of_jobs_is_whole(host, tmp_path):
     kinds = [dict(name='plain'), dict(name='narrow', targets=['o_proj'], blocks=2, rank=2),
              dict(name='asks', objective='rloo', max_new_tokens=4)]
-    jobs = expand_jobs(kinds, data=ROWS, validation=.2, steps=8, every=2)
+    jobs = expand_jobs(kinds, data=ROWS[:15], validation=.2, steps=9, batch=3, every=2)     # more than one epoch
     one, two = Training(host, jobs), Training(host, jobs)
     for _ in range(5): one.step()
     save_training(one, tmp_path)
