@@ -42,6 +42,7 @@ def identity(training: Training) -> dict:
         verifier = course.job.verifier and fingerprint(course.job.verifier)
         return own | dict(data=tokens(course.data), validation=tokens(course.held), verifier=verifier)
     training.identity = dict(host=training.host.weights_hash(), halving=training.halving, parallel=training.parallel,
+                             arithmetic=training.host.arithmetic, # device, precision, threads: they decide last bits
                              jobs={name: of(course) for name, course in training.courses.items()})
     return training.identity
 
@@ -82,6 +83,8 @@ def resume_training(training: Training, folder: str | Path) -> None:
             state, tensors = json.loads((f.metadata() or {})['state']), {k: f.get_tensor(k) for k in f.keys()}
         theirs, mine = state['identity'], identity(training)
         other = [k for k in ('host', 'halving', 'parallel') if theirs[k] != mine[k]]
+        other += [f'{k} ({theirs["arithmetic"].get(k)}, now {x})' for k, x in mine['arithmetic'].items()
+                  if theirs['arithmetic'].get(k) != x]
         other += _changed(theirs['jobs'], mine['jobs'])
     except (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError):
         raise ValueError(f"{path} is no readable checkpoint; remove it to begin again") from None

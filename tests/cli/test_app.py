@@ -384,7 +384,8 @@ def test_no_number_of_the_command_line_is_endless(cli, value):
 @pytest.mark.parametrize('value', [-1, 0, 1025, 100_000, 10 ** 30])
 def test_threads_are_bounded_as_in_a_run(cli, value):
     found = [path for path, option in options(int) if option == '--threads']
-    assert {('run',), ('calibrate',), ('host', 'train'), ('bench', 'generation'), ('bench', 'real')} == set(found)
+    assert {('run',), ('calibrate',), ('train',), ('host', 'train'), ('bench', 'generation'),
+            ('bench', 'real')} == set(found)
     for path in found: refuses(cli, *path, *NEEDED.get(path, ()), '--threads', value, named='--threads')
     with pytest.raises(ValueError, match='expected 1 to 1024'): load_host(threads=value)
 
@@ -1038,7 +1039,7 @@ def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
         'bench', 'bench throughput', 'bench hosts', 'bench real', 'bench study',
-        'bench generation', 'bench learning', 'bench memory',
+        'bench generation', 'bench learning', 'bench memory', 'bench many', 'train',
         'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
         'bench worlds', 'bench selection', 'bench society', 'bench attention', 'attention', 'attention evaluate',
         'attention evolve',

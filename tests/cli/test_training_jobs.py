@@ -71,7 +71,7 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(jobs, text, said, caps
 def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(jobs, capsys):
     folder = jobs('data: mine.jsonl\nvalidation: 0.2\nrate: [1e-4, 1e-2]\nsteps: 300\n')
     command = [sys.executable, '-c', 'from evolora.cli.app import main; main()', 'train', 'jobs.yaml', '--out',
-               'stopped']
+               'stopped', '--threads', '1']
     run = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     while run.poll() is None and not any((folder / 'stopped').glob('*')): time.sleep(.2)
     time.sleep(2)
@@ -83,10 +83,13 @@ def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(jobs, 
     assert code('jobs.yaml', '--out', 'stopped') == 2 and 'say --resume' in capsys.readouterr().err
     data = (folder / 'mine.jsonl').read_text()
     (folder / 'mine.jsonl').write_text(data.replace('"6"', '"7"'))
-    assert code('jobs.yaml', '--out', 'stopped', '--resume') == 2
+    assert code('jobs.yaml', '--out', 'stopped', '--resume', '--threads', 1) == 2
     assert 'was begun with another data (of rate=1e-4); name' in capsys.readouterr().err
     (folder / 'mine.jsonl').write_text(data)
-    assert code('jobs.yaml', '--out', 'stopped', '--resume') == 0 and code('jobs.yaml', '--out', 'whole') == 0
+    assert code('jobs.yaml', '--out', 'stopped', '--resume', '--threads', 2) == 2
+    assert 'another threads (1, now 2)' in capsys.readouterr().err
+    assert code('jobs.yaml', '--out', 'stopped', '--resume', '--threads', 1) == 0
+    assert code('jobs.yaml', '--out', 'whole', '--threads', 1) == 0
     weights = lambda name: (folder / name / 'adapters/rate=1e-2/adapter_model.safetensors').read_bytes()
     assert weights('stopped') == weights('whole')
     assert (folder / 'stopped/losses.csv').read_bytes() == (folder / 'whole/losses.csv').read_bytes()
