@@ -224,9 +224,8 @@ class Passes:
             weights = np.zeros(len(p.texts))
             weights[rows] = weigh(numbers, sums[rows])
             weights = torch.from_numpy(weights).to(lines)[p.line_of]
-            mine = torch.tensor(p.adapters, device=lines.device)        # an adapter may come twice
             leaves = [*A.values(), *B.values()]
             grads = torch.autograd.grad((lines * weights).sum(), leaves, materialize_grads=True)
             for n, a, b in zip(A, grads, grads[len(A):]):
-                for whole, part in zip(total[n], (a, b)): whole.index_add_(0, mine, part)
+                for whole, part in zip(total[n], (a, b)): whole[p.adapters] += part         # each comes once in a pass
         return found, total

@@ -72,6 +72,7 @@ def test_groups_hold_every_text_once_and_units_stay_together(chunk, unit):
     assert sorted(rows) == list(range(30))
     for group in groups:
         assert all(len({texts[i].adapter for i in part}) == 1 for part in group)
+        assert len({texts[part[0]].adapter for part in group}) == len(group)        # each adapter comes once
         assert all(part[k + 1] == part[k] + 1 for part in group for k in range(0, len(part), unit) if unit == 2)
         size = len(group) * max(map(len, group)) * max(len(texts[i].read) for part in group for i in part)
         assert size <= chunk or max(map(len, group)) == unit and len(group) == 1

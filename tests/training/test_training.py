@@ -95,17 +95,23 @@ def test_where_all_fail_and_where_nothing_was_learned_it_is_said(host):
 def test_halving_goes_by_what_they_are_now_and_only_among_likes(host):
     found = train_adapters(host, data=ROWS, validation=.2, rate=[1e4, 1e-5, 1e-3], halving=3, steps=8)
     assert found['rate=0.001'].progress.state == 'done'
+    jobs = Training(host, expand_jobs(data=ROWS, validation=.2, rate=[1e-4, 1e-3], steps=8), halving=2)
+    for c, best, now in zip(jobs.courses.values(), (.5, .9), (2., .9)):     # the first was better once
+        c.progress.state, c.progress.best, c.progress.validation = 'paused', best, now
+    jobs._pause()
+    assert [c.progress.state for c in jobs.courses.values()] == ['stopped', 'waiting']
     with pytest.raises(ValueError, match='judged alike'):
         train_adapters(host, [dict(name='a', validation=.2), dict(name='b', validation=.3)], data=ROWS, halving=2)
 
 
-def test_names_that_look_like_numbers_stay_names(host, tmp_path):
-    jobs = expand_jobs([dict(name='7'), dict(name='NA')], data=ROWS, steps=2)
+@pytest.mark.parametrize('names', [['7', '1'], ['NA', '007'], ['nan', 'True']])
+def test_names_that_look_like_numbers_stay_names(host, tmp_path, names):
+    jobs = expand_jobs([dict(name=name) for name in names], data=ROWS, steps=2)
     one, two = Training(host, jobs), Training(host, jobs)
     one.step()
     save_training(one, tmp_path)
     resume_training(two, tmp_path)
-    assert two.losses().job.tolist() == ['7', 'NA'] and two.losses().equals(one.losses())
+    assert two.losses().job.tolist() == names and two.losses().equals(one.losses())
 
 
 def test_a_folder_belongs_to_one_training_at_a_time(host, tmp_path):
