@@ -7,6 +7,7 @@ from . import economy as economy
 from . import evaluation as evaluation
 from . import experiments as experiments
 from . import host as host
+from . import islands as islands
 from . import lab as lab
 from . import organelles as organelles
 from . import society as society

@@ -31,8 +31,9 @@ ROOMS = {
     'attention.search': ('12_attention/search', 'proposals, search, what it found'),
     'attention.report': ('12_attention/report', 'records, charts, the report of a search, its panel'),
     'training': ('13_training', 'many adapters of one model, trained side by side'),
-    'experiments': ('14_experiments', 'rivals, headline experiments, every benchmark'),
-    'cli': ('15_cli', 'the evolora command'),
+    'islands': ('14_islands', 'many ecologies that exchange organelles, in one process or on a Ray cluster'),
+    'experiments': ('15_experiments', 'rivals, headline experiments, every benchmark'),
+    'cli': ('16_cli', 'the evolora command'),
 }
 
 
@@ -91,6 +92,9 @@ GUIDE = {
     'training':
         'A door of its own: no ecology is needed. Read `jobs` (what is to be trained), then `training` (the loop); '
         '`passes` is why it is fast: one pass of the model for all adapters.',
+    'islands':
+        'Read `migration` first: it is a part of an ecology like any other, and all that must happen exactly once '
+        'happens there. `islands` lets many live, one after the other or, by `on_ray`, on a cluster.',
     'experiments':
         'What an ecology has to beat, and whether it does. Read `baselines`, then the studies, from `study_plan` (the '
         'file) to `study_report`. The rest are benchmarks, behind `evolora bench`.',

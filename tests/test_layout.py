@@ -33,12 +33,13 @@ TOP_LEVEL = {'nbs', 'evolora', 'settings.ini', 'setup.py', 'tests', 'README.md',
 # Libraries that only some rooms (or modules) may import: at the top, and only inside functions.
 HEAVY = {
     'torch': ({'host.mechanisms', 'host', 'organelles', 'assimilation', 'ecology', 'society', 'evaluation', 'analysis',
-               'training', 'lab', 'attention.scoring', 'attention.search', 'attention.report', 'experiments'},
+               'training', 'islands', 'lab', 'attention.scoring', 'attention.search', 'attention.report',
+               'experiments'},
               {'cli'}),
     'altair': ({'analysis', 'lab', 'attention.report', 'training.live'}, {'cli', 'experiments'}),
     'vl_convert': ({'analysis'}, set()),
-    'ipywidgets': ({'lab', 'attention.report.panel'}, set()),
-    'IPython': ({'lab', 'training.live'}, set()),           # which cell is run
+    'ipywidgets': ({'lab', 'attention.report.panel', 'islands.islands_view'}, set()),
+    'IPython': ({'lab', 'training.live', 'islands.islands_view'}, set()),           # which cell is run
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
 # Modules that load no torch, beside those of utils, economy, tasks and cli: what reads a run starts at once.
@@ -47,7 +48,8 @@ QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.gates',
          'evaluation.free_questions', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
          'analysis.run_comparison', 'analysis.run_charts', 'analysis.offline_page', 'analysis.run_dashboard',
          'analysis.run_report', 'analysis.run_animation', 'lab.open_notebooks', 'lab.live_charts',
-         'attention.scoring.sandbox', 'attention.scoring.workers', 'attention.scoring.scaling'}
+         'attention.scoring.sandbox', 'attention.scoring.workers', 'attention.scoring.scaling',
+         'islands.islands_folder'}
 LIGHT = {'utils', 'economy', 'tasks', 'cli'}
 
 NOTEBOOKS = [path for path in sorted(NBS.rglob('*.ipynb'))
@@ -289,7 +291,7 @@ def test_every_saved_chart_speaks():
 
 def test_there_are_charts_to_hear_and_a_mute_one_is_found(tmp_path):
     seen = {ids(path): len(pictures(path)) for path in NOTEBOOKS}
-    assert seen['14_experiments/01_speed.ipynb'] and seen['experiments/learning.ipynb']
+    assert seen['15_experiments/01_speed.ipynb'] and seen['experiments/learning.ipynb']
     assert sum(seen.values()) > 30, seen
     spec = {'title': 'Drift', 'description': 'Drift by generation, which rises', 'mark': 'line', 'encoding': {
         'x': {'field': 'generation', 'type': 'quantitative', 'title': 'generation'},

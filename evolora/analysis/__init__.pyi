@@ -58,7 +58,7 @@ from .run_dashboard import (
     answer_sample as answer_sample, dashboard as dashboard, tame as tame,
 )
 from .run_report import (
-    check_place as check_place, report as report,
+    CHARTS_HERE as CHARTS_HERE, check_place as check_place, report as report, write_report as write_report,
 )
 from .run_animation import (
     Panel as Panel, frame as frame, panel as panel, panels as panels, timeline as timeline,

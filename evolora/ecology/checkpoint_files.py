@@ -154,6 +154,7 @@ def _sound(ecology: Ecology) -> bool:
             and lived([*past.skill, *past.earned]) and all(0 <= x < math.inf for x in past.earned.values())
             and math.isfinite(ecology.merging.purse)
             and {a for b in m.books.values() for a in b.aside} <= ecology.society.accounts()
+            and all(abs(x - ecology.society.abroad().get(b, 0.)) <= 1e-9 for b, x in m.abroad.items())
             and all(lived(pair) and 0 <= when < now for pair, when in ecology.merging.tried.items())
             and all(_fits(merge, ecology) and lived(merge.factors) for merge in ecology.merges))
 

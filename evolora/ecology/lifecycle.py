@@ -75,8 +75,10 @@ def found(self: Demography, generation: int, *, rank: int, traits: Traits, step:
 
 @patch
 def _welcome(self: Demography, one: Organelle, generation: int, reason: str = 'birth',
-             part: float | None = None) -> Organelle: # of all stakes; by default what one of its kind gets
-    if part is not None: self.market.enter(one.id, part)
+             part: float | None = None, # of all stakes; by default what one of its kind gets
+             energy: dict[str, float] | None = None) -> Organelle: # that it brings from another market
+    if energy is not None: self.market.admit(one.id, energy)
+    elif part is not None: self.market.enter(one.id, part)
     elif one.operator == 'founder': self.market.enter(one.id, 1 / (1 + len(self.market.holders)))  # all begin alike
     elif one.operator == 'merge': self.market.enter(one.id, 0.)     # until it gets what its parents hold
     else: self.market.welcome(one.id, one.parents)
@@ -116,6 +118,15 @@ def wake(self: Demography, factors: Factors, *, traits: Traits, updates: int, # 
     return one
 
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #05f9edef
+@patch
+def arrive(self: Demography, factors: Factors, *, traits: Traits, updates: int, # that it has seen
+           generation: int, energy: dict[str, float]) -> Organelle: # that it brings, by book
+    "An organelle comes from another ecology, with money of its own"
+    one = self._welcome(self.population.birth(factors, traits=traits, generation=generation, operator='migrant'),
+                        generation, 'migrant', energy=energy)
+    self.plasticity.resume(one.id, updates)
+    return one
+
 @patch
 def bury(self: Demography, id: str, generation: int, reason: str) -> None:
     "Remove an organelle from every book"

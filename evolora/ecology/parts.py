@@ -87,6 +87,10 @@ class Part:
         "The names under which this part has laid money aside"
         return set()
 
+    def abroad(self) -> dict[str, float]:
+        "By book, money that this part has brought in from other markets, less what it has sent there"
+        return {}
+
     def leaves(self, one: Organelle) -> None:
         "An organelle leaves; its weights can still be read"
 
@@ -116,7 +120,8 @@ _LIBRARY = {'archive': 'evolora.society.archive:Archive', 'allocation': 'evolora
             'hazard': 'evolora.society.hazard:Hazard', 'board': 'evolora.society.channel:Board',
             'cache': 'evolora.society.channel:Cache', 'latent': 'evolora.society.channel:Latent',
             'colony': 'evolora.society.colony:Colonies', 'pot': 'evolora.society.pot:Pot',
-            'policy': 'evolora.society.policy:Policies', 'rater': 'evolora.society.rater:Rater'}
+            'policy': 'evolora.society.policy:Policies', 'rater': 'evolora.society.rater:Rater',
+            'migration': 'evolora.islands.migration:Migration'}
 
 def register_part(name: str, part: type[Part], *, replace: bool = False) -> None: # another part of yours of this name
     "Make a part known by a name; ValueError for a name that is taken, or for what is no part"
@@ -192,6 +197,12 @@ class Society:
 
     def gives(self, organelle: str) -> None:
         for part in self.parts.values(): part.gives(organelle)
+
+    def abroad(self) -> dict[str, float]:
+        found = {}
+        for part in self.parts.values():
+            for book, x in part.abroad().items(): found[book] = found.get(book, 0.) + x
+        return found
 
     def accounts(self) -> set[str]: return set().union(*(part.accounts() for part in self.parts.values()))
 

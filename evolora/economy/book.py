@@ -17,9 +17,9 @@ from .prices import nonnegative
 
 # %% ../../nbs/02_economy/02_book.ipynb #bok00006
 class Book:
-    "A closed account: stakes of holders that sum to a constant"
+    "A closed account: stakes of holders that sum to a constant, unless some are sent to another book"
     def __init__(self, total: float = 1.):
-        self.total, self.stakes, self.past, self.bets = total, {}, {}, 0
+        self.begun, self.total, self.stakes, self.past, self.bets = total, total, {}, {}, 0
         self.aside: dict[str, float] = {}                      # accounts that nobody bets with
         self._moved: dict[tuple[str, str], Fraction] = {}      # (holder, reason) -> sum since the last drain
 
@@ -27,6 +27,11 @@ class Book:
     def free(self) -> float:
         "What is not laid aside"
         return self.total - fsum(self.aside.values()) if self.aside else self.total
+
+    @property
+    def abroad(self) -> float:
+        "What came from other books, less what was sent to them"
+        return self.total - self.begun
 
     def _set(self, new: dict[str, float], reason: str) -> None:
         "Replace stakes; what rounding lost or made goes to the largest, so that the sum is exact to its last bit"
@@ -146,6 +151,26 @@ def spread(self: Book, even: float, past: float = 0.) -> None:
     self._set({who: (1 - even - past) * w + self.free * (even / n + past * self.past[who] / rich)
                for who, w in self.stakes.items()}, 'share')
 
+@patch
+def send(self: Book, who: str, part: float) -> float:
+    "A part of a stake, at most half, leaves for another book; returns what this one has less now, to the last bit"
+    before, part = self.total, nonnegative('part', part, high=.5).item()
+    self.total = before - part * self._known(who)
+    sent = before - self.total      # exact, as both are within a factor of two (Sterbenz)
+    self._set(self.stakes | {who: max(self.stakes[who] - sent, 0.)}, 'sent')
+    return sent
+
+@patch
+def admit(self: Book, who: str | None, amount: float) -> None: # None: all holders, in proportion
+    "Money comes in from another book, for a new holder"
+    amount, held = nonnegative('amount', amount).item(), fsum(self.stakes.values())
+    if who is not None: self._new(who)
+    if not held: raise ValueError("expected holders to join, got an empty book; let one enter first")
+    self.total += amount
+    if who is None: return self._set({k: w * (self.free / held) for k, w in self.stakes.items()}, 'arrived')
+    self._set(self.stakes | {who: amount}, 'arrived')
+    self.past[who] = fsum(self.past.values()) / len(self.past)
+
 # %% ../../nbs/02_economy/02_book.ipynb #bok00023
 @patch
 def drain(self: Book) -> dict[tuple[str, str], Fraction]: # (holder, reason): amount
@@ -159,24 +184,26 @@ def state(self: Book) -> dict:
                 bets=self.bets, moved=[[*key, str(x)] for key, x in self._moved.items()])
 
 COPY = 'restore the state from a copy'
-_REASONS = {'birth', 'death', 'merge', 'bet', 'share', 'resource', 'trade', 'pot', 'account'}
+_ABROAD = {'sent', 'arrived'}        # what changes the total
+_REASONS = {'birth', 'death', 'merge', 'bet', 'share', 'resource', 'trade', 'pot', 'account', *_ABROAD}
 
 @patch
 def restore(self: Book, state: dict) -> None:
     "Go on from a saved state; ValueError for stakes that do not sum to the total, or are no numbers"
-    if state['total'] != self.total:
-        raise ValueError(f"expected a book of {self.total} in all, got {state['total']!r:.60}; {COPY}")
+    total = nonnegative('total', state['total']).item()
     stakes = {who: nonnegative('stake', w).item() for who, w in state['stakes'].items()}
     if type(state['bets']) is not int or state['bets'] < 0:
         raise ValueError(f"expected a number of bets, got {state['bets']!r:.60}; {COPY}")
     past = {who: nonnegative('past', w).item() for who, w in state['past'].items()}
     aside = {account: nonnegative('account', w).item() for account, w in state.get('aside', {}).items()}
     held = fsum((*stakes.values(), *aside.values()))
-    if past.keys() != stakes.keys() or held and abs(held - state['total']) > 1e-9 or {*aside} & {*stakes}:
-        raise ValueError(f"expected stakes that sum to {state['total']}, got {held}; {COPY}")
+    if past.keys() != stakes.keys() or held and abs(held - total) > 1e-9 or {*aside} & {*stakes}:
+        raise ValueError(f"expected stakes that sum to {total}, got {held}; {COPY}")
     # Not Fraction(x), for which '1e999999999' is a number of a billion digits.
     moved = {(who, reason): Fraction(*map(int, x.split('/'))) for who, reason, x in state['moved']}
-    net = abs(float(sum(moved.values())))               # the first holder gets all, out of nothing
-    if min(net, abs(net - self.total)) > 1e-9 or not {reason for _, reason in moved} <= _REASONS:
+    # The first holder gets all, out of nothing.
+    net = abs(float(sum(x for (_, reason), x in moved.items() if reason not in _ABROAD)))
+    if min(net, abs(net - self.begun)) > 1e-9 or not {reason for _, reason in moved} <= _REASONS:
         raise ValueError(f"expected movements that sum to 0, each for one of {', '.join(sorted(_REASONS))}; {COPY}")
-    self.bets, self.stakes, self.aside, self.past, self._moved = state['bets'], stakes, aside, past, moved
+    self.total, self.bets, self._moved = total, state['bets'], moved
+    self.stakes, self.aside, self.past = stakes, aside, past

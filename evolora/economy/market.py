@@ -122,6 +122,24 @@ class Market:
 
 # %% ../../nbs/02_economy/03_market.ipynb #b1e41def
 @patch
+def send(self: Market, organelle: str, part: float) -> dict[str, float]:
+    "A part of what an organelle holds leaves for another market; how much, by book"
+    return {name: book.send(organelle, part) for name, book in self.books.items()}
+
+@patch
+def admit(self: Market, organelle: str | None, energy: dict[str, float]) -> None: # None: all, in proportion
+    "Money that another market sent comes in, for a new organelle; ValueError unless it is for each book of this one"
+    if energy.keys() != self.books.keys(): raise ValueError(
+        f"expected money for the books {', '.join(map(repr, self.books))}, got it for "
+        f"{', '.join(map(repr, energy))}; only markets of the same families trade")
+    for name, book in self.books.items(): book.admit(organelle, energy[name])
+
+@patch(as_prop=True)
+def abroad(self: Market) -> dict[str, float]:
+    "By book, what came from other markets, less what was sent to them"
+    return {name: book.abroad for name, book in self.books.items()}
+
+@patch
 def _of(self: Market, family: str) -> dict[str, tuple[Book, float]]:
     "The books that a family goes by, and how much each is trusted"
     if family not in self.families: raise KeyError(f"expected a family of this market, got {family!r:.60}")
@@ -209,14 +227,14 @@ class Audit:
 
 @patch
 def rows(self: Market, generation: int) -> list[dict]:
-    "What moved since the last call, one for each holder and reason, summed over books, as shares"
+    "What moved since the last call, one for each holder and reason: the mean over books, each of which began with 1"
     for trust in self.trust.values(): trust.drain()         # no organelle's money: how the books are weighted
     moved, n, held = {}, len(self.books), self.balances
     for book in self.books.values():
-        for key, amount in book.drain().items(): moved[key] = moved.get(key, Fraction()) + amount / Fraction(book.total)
+        for key, amount in book.drain().items(): moved[key] = moved.get(key, Fraction()) + amount
     for account in {a: None for b in self.books.values() for a in b.aside}:
         held[account] = fsum(b.aside.get(account, 0.) / b.total for b in self.books.values()) / n
-    # Amounts are shares of all there is; what a holder has, a share of all that can be bet.
+    # Amounts are of all that there was in the beginning; what a holder has, a share of all that can be bet.
     return [dict(generation=generation, organelle=who, account='pot' if reason == 'account' else 'stakes',
                  reason='pot' if reason == 'account' else reason, amount=float(amount / n), balance=held.get(who, 0.))
             for (who, reason), amount in moved.items()]
@@ -247,7 +265,7 @@ def restore(self: Market, state: dict) -> None:
         if state.get(name, {}).keys() != mine.keys():
             raise ValueError(f"market state expected the {name} of {', '.join(self.families)}, got others; {COPY}")
         for key, book in mine.items(): book.restore(state[name][key])
-    if any(trust.stakes.keys() != {'all', 'own'} for trust in self.trust.values()):
+    if any(trust.stakes.keys() != {'all', 'own'} or trust.abroad for trust in self.trust.values()):
         raise ValueError(f"market state expected trust in 'all' and 'own', got others; {COPY}")
     if len({tuple(book.stakes) for book in self.books.values()}) > 1:
         raise ValueError(f"market state expected the same organelles in every book, got others; {COPY}")

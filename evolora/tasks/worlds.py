@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 from fastcore.basics import patch
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer, model_validator
 
 from .families import Cell, family_named
 from .family import Task
@@ -84,6 +84,15 @@ class WorldConfig(BaseModel):
     fade: int = Field(0, ge=0, description='generations in which questions of both worlds are asked after a change')
     session: int = Field(0, ge=0, description='questions that a client asks in a row, where clients take turns instead '
                                               'of periods; 0: they do not')
+    first: int = Field(0, ge=0, description='periods that have passed when it begins: of places that differ, how far '
+                                            'this one is ahead')
+    places: int = Field(1, ge=1, le=4096, description='places that are served in turn, a generation each, every one a '
+                                                      'period ahead of the one before')
+
+    @model_serializer(mode='wrap')
+    def _defaults_left_out(self, usual):
+        # A world by itself is what it was before there were others.
+        return {k: x for k, x in usual(self).items() if (k, x) not in (('first', 0), ('places', 1))}
 
     @field_validator('schedule')
     @classmethod
@@ -99,6 +108,8 @@ class WorldConfig(BaseModel):
         if self.fade >= self.period and not self.static:
             raise ValueError(f'fade expected less than the period {self.period}, got {self.fade}; lower it')
         if self.session and self.fade: raise ValueError('expected fade or session, got both; leave one out')
+        if self.session and (self.first or self.places > 1): raise ValueError(
+            'expected first and places where periods change the world, got them beside session; leave one out')
         return self
 
     @property
@@ -142,12 +153,14 @@ class World:
 
     def clock(self, generation: int) -> int:
         "The generation of the schedule: a change by hand begins the next period, whatever is left of the last one"
-        ahead = 0
+        c, ahead = self.config, 0
         for change in self.changes:
             if change > generation: break
             before = max(change - 1, 0) + ahead     # where the schedule changes anyway, nothing is skipped
-            ahead = (before // self.config.period + 1) * self.config.period - change
-        return generation + ahead
+            ahead = (before // c.period + 1) * c.period - change
+        # Of places that are served in turn, each has a time of its own.
+        turns, place = divmod(generation + ahead, c.places)
+        return turns + (place + c.first) * c.period
 
     def period(self, generation: int, place: int = 0) -> int:
         "The period that a question is of: while a world fades in, some are still of the one before"

@@ -36,8 +36,8 @@ from .text import (
     escape as escape, fenced as fenced,
 )
 from .cluster import (
-    cluster_each as cluster_each, facts as facts, join_cluster as join_cluster, machines as machines,
-    unlike as unlike,
+    agree as agree, as_here as as_here, cluster_each as cluster_each, facts as facts, join_cluster as join_cluster,
+    machines as machines, unlike as unlike,
 )
 from .underway import (
     Underway as Underway, heard as heard, tell as tell,
