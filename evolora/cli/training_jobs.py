@@ -84,6 +84,7 @@ def train(jobs: Annotated[Path | None, typer.Argument(help='A YAML file of jobs.
     print(_best(training) + f'\nadapters: {where / "adapters"}\nlosses of every step: {where / "losses.csv"}')
     if all(why in ('', 'there already') for why in written.values()): (where / CHECKPOINT).unlink()
     else: log(f'what was not written is still in {where / CHECKPOINT}')
+    if training._in('failed'): raise typer.Exit(3)          # a script can see it, too
 
 def _best(training) -> str:
     "Which is the best, if that is known"
@@ -97,6 +98,6 @@ def _now(training):
     "What people look at of the table"
     table = training.table().reset_index()
     used = [c for c in ('validation', 'accuracy', 'best') if table[c].notna().any()]
-    steps, rates = [f'{a}/{b}' for a, b in zip(table.step, table.steps)], table.rate.map('{:.1e}'.format)
+    steps, rates = [f'{a}/{b}' for a, b in zip(table.step, table.steps)], table.rate.map('{:g}'.format)
     columns = ['job', 'state', 'step', 'loss', *used, 'rate', 'tokens']
     return table.assign(step=steps, rate=rates)[columns]

@@ -400,7 +400,7 @@ def share_of(plan: Plan, shard: int, shards: int) -> list[Cell]:
 
 # %% ../../nbs/15_experiments/08_study_plan.ipynb #bd5ce81e
 _DECIDING = ('utils/randomness.py', 'utils/statistics.py', 'economy', 'tasks', 'host', 'organelles', 'assimilation',
-             'ecology', 'society', 'evaluation', *(f'experiments/{name}.py' for name in (
+             'ecology', 'society', 'islands', 'evaluation', *(f'experiments/{name}.py' for name in (
                  'trainer', 'baselines', 'selection_arms', 'world_arms', 'study_results', 'merge_audit', 'study_cell')))
 
 def _bare(tree: ast.AST) -> ast.AST:

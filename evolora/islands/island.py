@@ -65,8 +65,11 @@ class Island:
 
     def live(self, arrivals: Sequence[Departure] = (),
              confirmed: dict[int, int] | None = None, # island → last epoch of this one that has arrived there
+             epoch: int | None = None, # which one is meant; None: the one that is next
              stop: Callable[[], bool] = lambda: False) -> Report: # asked after each generation
-        "To the end of an epoch, or of a generation if that is asked for; and a checkpoint"
+        "To the end of an epoch, or of a generation if that is asked for, and a checkpoint; not one that is over"
+        # Whoever was told before may have died after the checkpoint and before the report.
+        if epoch is not None and self.migration.epoch > epoch: return self.report()
         self.migration.confirm(confirmed or {})
         lines = self.migration.receive(arrivals)
         while True:

@@ -35,6 +35,7 @@ class Errand(NamedTuple):
     island: int
     arrivals: list[Departure]
     confirmed: dict[int, int]       # island → last epoch of this one that has arrived there
+    epoch: int
 
 class Crew(Protocol):
     "Lets islands live, several at a time or one after the other"
@@ -61,8 +62,8 @@ class OneAfterTheOther:
 
     def wait(self) -> Report | None:
         if not self.errands or self.stopped(): return None
-        island, arrivals, confirmed = self.errands.popleft()
-        return self.islands[island].live(arrivals, confirmed, self.stopped)
+        island, *what = self.errands.popleft()
+        return self.islands[island].live(*what, stop=self.stopped)
 
     def close(self) -> None: self.stack.close()
 
@@ -87,7 +88,7 @@ class Islands:
         due = own.epoch - 1 if c.waits else math.inf
         arrivals = [d for s in senders for d in known[s].departures
                     if d.booking.ticket.to == i and own.marks.get(s, -1) < d.booking.ticket.epoch <= due]
-        return Errand(i, arrivals, {j: known[j].marks.get(i, -1) for j in self.plan.neighbours(i)})
+        return Errand(i, arrivals, {j: known[j].marks.get(i, -1) for j in self.plan.neighbours(i)}, own.epoch)
 
     def run(self, generations: int, *, # of each island, in total
             on_report: Callable[['Islands', Report | None], None] = lambda islands, report: None) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from ..host.model import Host
 from .island import Island, Report
 from .islands import Errand, Islands
 from .plan import Plan, read_plan
-from ..utils.cluster import agree, as_here, join_cluster, machines
+from ..utils.cluster import agree, as_here, first_done, head_answers, join_cluster, machines, need_head
 
 # %% ../../nbs/14_islands/07_on_ray.ipynb #ray00007
 def _tensor(data: np.ndarray, dtype: torch.dtype, shape: tuple[int, ...], parameter: bool) -> torch.Tensor:
@@ -67,10 +67,10 @@ class _Actor:
             return self.island.report()
         except ValueError as error: return str(error)
 
-    def live(self, arrivals: list, confirmed: dict) -> Report | str:
+    def live(self, *what) -> Report | str:
         try:
             self.island = self.island or self.make()
-            return self.island.live(arrivals, confirmed)
+            return self.island.live(*what)
         except ValueError as error: return str(error)
 
 class OnRay:
@@ -133,17 +133,18 @@ class OnRay:
     def wait(self) -> Report | None:
         if self.stopped(): self.errands.clear()
         while self.errands and (not self.workers or len(self.waiting) < self.workers):
-            island, arrivals, confirmed = self.errands.popleft()
-            self._send(island, 'live', arrivals, confirmed)
+            island, *what = self.errands.popleft()
+            self._send(island, 'live', *what)
         return self._next() if self.waiting else None
 
     def _next(self) -> Report:
         "The next report; whoever dies before is begun again, and gets its errand once more"
         while True:
-            done, _ = self.ray.wait([*self.waiting], num_returns=1)
-            i, what, args = self.waiting.pop(done[0])
-            try: found = self.ray.get(done[0])
+            done = first_done(self.ray, [*self.waiting])
+            i, what, args = self.waiting.pop(done)
+            try: found = self.ray.get(done)
             except self.ray.exceptions.RayActorError as error:
+                need_head(self.ray)
                 self.actors.pop(i, None)
                 self.deaths[i] += 1
                 self.restarts[i] += 1
@@ -154,15 +155,17 @@ class OnRay:
                 self._send(i, what, *args)
                 continue
             except self.ray.exceptions.RayTaskError as error: raise error.cause from None
-            except self.ray.exceptions.RayError as error: raise ValueError(
-                f"island {i}: expected a report, got {type(error).__name__}; look at the cluster, and go on with "
-                "--resume") from None
+            except self.ray.exceptions.RayError as error:
+                need_head(self.ray)
+                raise ValueError(f"island {i}: expected a report, got {type(error).__name__}; look at the cluster, and "
+                                 "go on with --resume") from None
             if isinstance(found, str): raise ValueError(f'island {i}: {found}')
             self.deaths[i] = 0
             return found
 
     def close(self) -> None:
-        for actor in self.actors.values(): self.ray.kill(actor)
+        if self.actors and head_answers(self.ray):
+            for actor in self.actors.values(): self.ray.kill(actor)
         self.actors, self.waiting = {}, {}
 
 def _reads(path: str) -> str:

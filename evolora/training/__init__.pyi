@@ -37,7 +37,7 @@ from .train import (
 )
 from .trained import (
     ecology_of as ecology_of, export_adapter as export_adapter, export_all as export_all,
-    merged_adapter as merged_adapter, population_of as population_of,
+    merged_adapter as merged_adapter, population_of as population_of, score_adapters as score_adapters,
 )
 from .live import (
     chart_losses as chart_losses, training_html as training_html, watched as watched,

@@ -33,6 +33,7 @@ class Progress:
     accuracy: float = math.nan
     best: float = math.nan              # by the metric of the job
     best_step: int = 0
+    best_loss: float = math.nan         # on validation examples, then
     stale: int = 0                      # validations since then
     note: str = ''
 
@@ -48,11 +49,16 @@ class Course:
     kept: Factors | None = field(default=None, repr=False)      # the best weights so far
 
     @property
-    def metric(self) -> str: return 'accuracy' if self.job.asks else self.job.metric
+    def metric(self) -> str: return self.job.metric or ('accuracy' if self.job.asks else 'loss')
 
     def better(self, value: float) -> bool:
         best = self.progress.best
         return math.isnan(best) or (value > best if self.metric == 'accuracy' else value < best)
+
+    def level(self, value: float) -> bool:
+        "Whether it is as good as the best, but surer of the replies that are wanted, or later where that is unknown"
+        p = self.progress
+        return value == p.best and not p.validation >= p.best_loss
 
 class Reader:
     "Data of jobs, each source read and encoded once"
@@ -82,18 +88,35 @@ class Reader:
                 self._once(('apart', key, other), lambda: check_apart(found, held))
             encoded = lambda key, examples: self._once(('encoded', key, job.max_tokens), lambda: encode_examples(
                 self.host, examples, job.max_tokens))
-            data = encoded(key, found)
-            for part in (data, encoded(other, held) if held else None):
-                if part is not None: _fits(job, part)
-            return data, encoded(other, held) if held else None
+            data, judged = encoded(key, found), encoded(other, held) if held else None
+            _fits(job, data)
+            if judged: _fits(job, judged)
+            accuracy = (job.metric or ('accuracy' if job.asks else '')) == 'accuracy'
+            if judged and not accuracy and not all(judged.replies): raise ValueError(
+                "metric expected accuracy where validation has no completions, got loss; leave it out")
+            for part in (data if job.asks else None, judged if accuracy else None):
+                if part: self._room(job, part)
+            return data, judged
         except ValueError as e: raise ValueError(f'job {job.name}: {e}') from None
+
+    def _room(self, job: Job, data: Encoded) -> None:
+        "ValueError where a reply that is sampled would not fit behind its prompt"
+        window = getattr(self.host.config.get_text_config(), 'max_position_embeddings', None) or math.inf
+        at = max(range(len(data)), key=lambda i: len(data.prompts[i]))
+        if (left := window - len(data.prompts[at])) < job.max_new_tokens: raise ValueError(
+            f"max_new_tokens expected at most {left:g} behind the longest prompt ({data.examples[at].row or at + 1}: "
+            f"{len(data.prompts[at])} tokens of {window:g}), got {job.max_new_tokens}; lower it, or max_tokens, or "
+            "leave the prompt out")
 
 def _fits(job: Job, data: Encoded) -> None:
     "ValueError when an objective has nothing to learn from"
     lacks = {'sft': lambda e: not e.completion, 'dpo': lambda e: not e.rejected}.get(
         job.objective, lambda e: job.verifier is None and e.task is None and not e.completion)
+    if job.objective == 'dpo' and all(e.completion == e.rejected for e in data.examples): raise ValueError(
+        "dpo expected replies that differ, got chosen and rejected alike in each pair; there is nothing to learn")
     if missing := sum(map(lacks, data.examples)):
+        first = next(e.row for e in data.examples if lacks(e))
         wanted = {'sft': 'a completion', 'dpo': 'a chosen and a rejected reply'}.get(job.objective,
                                                                                     'a verifier or a completion')
-        raise ValueError(f"{job.objective} expected {wanted} for each example, got none for {missing} of {len(data)}; "
-                         "add them, or take another objective")
+        raise ValueError(f"{job.objective} expected {wanted} for each example, got none for {missing} of {len(data)}"
+                         f"{f' (first {first})' * bool(first)}; add them, or take another objective")

@@ -9,7 +9,7 @@ __all__ = ['LONGEST_LINE', 'Example', 'is_cell', 'read_examples', 'Encoded', 'en
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ class Example:
     completion: str = ''
     rejected: str = ''              # a reply that is liked less
     task: Task | None = None        # of one of our families, which grades replies
+    row: str = field(default='', compare=False, repr=False)     # where it stands
 
 # %% ../../nbs/13_training/01_examples.ipynb #exa00008
 _SHAPES = 'expected prompt and completion, messages, or prompt, chosen and rejected'
@@ -62,11 +63,21 @@ def _text(row: dict, key: str, where: str) -> str:
 
 def _of_row(row, where: str) -> list[Example]:
     "The examples of one row; ValueError that names it when it has another shape"
+    found = _examples_in(row, where)
+    for e in found:
+        turns = (e.prompt,) if isinstance(e.prompt, str) else e.prompt
+        try: ''.join((*turns, e.completion, e.rejected)).encode()
+        except UnicodeEncodeError: raise ValueError(f"{where}: expected text, got half of a character (a lone "
+                                                    "surrogate); write it anew") from None
+    return found
+
+def _examples_in(row, where: str) -> list[Example]:
     if not isinstance(row, dict): raise ValueError(f"{where}: {_SHAPES}, got {row!r:.60}; write an object")
     row = {k: v for k, v in row.items() if not (v is None or isinstance(v, float) and np.isnan(v))}     # pandas' gaps
     if 'messages' in row:
         said = _said(row['messages'], where, 'assistant')
-        return [Example(_prompt(said[:i]), text) for i, (role, text) in enumerate(said) if role == 'assistant']
+        return [Example(_prompt(said[:i]), text, row=where) for i, (role, text) in enumerate(said)
+                if role == 'assistant']
     if 'prompt' not in row: raise ValueError(f"{where}: {_SHAPES}, got {', '.join(map(str, row))[:80] or 'nothing'}; "
                                              "rename the keys")
     chat = isinstance(row['prompt'], list) and len(row['prompt']) > 1
@@ -74,8 +85,8 @@ def _of_row(row, where: str) -> list[Example]:
     if 'chosen' in row or 'rejected' in row:
         if not {'chosen', 'rejected'} <= {*row}: raise ValueError(f"{where}: {_SHAPES}, got one of the last two; "
                                                                   "add the other")
-        return [Example(prompt, _text(row, 'chosen', where), _text(row, 'rejected', where))]
-    return [Example(prompt, _text(row, 'completion', where) if 'completion' in row else '')]
+        return [Example(prompt, _text(row, 'chosen', where), _text(row, 'rejected', where), row=where)]
+    return [Example(prompt, _text(row, 'completion', where) if 'completion' in row else '', row=where)]
 
 # %% ../../nbs/13_training/01_examples.ipynb #exa00012
 LONGEST_LINE = 1 << 20      # bytes: a longer line is mostly a whole file in one line
@@ -97,7 +108,8 @@ def _lines(path: Path) -> Iterable[tuple[str, dict]]:
             try: yield where, json.loads(line)
             except (ValueError, RecursionError):
                 begun = line.strip()[:60].decode(errors='replace')
-                got = 'the beginning of a list' if begun == '[' else repr(begun)
+                got = 'the beginning of a list' if begun.startswith('[') else repr(begun)
+                if '\ufffd' in begun or '\0' in begun: got = f'{got}, which is not UTF-8: save it as that'
                 raise ValueError(f"{where}: expected a JSON object, got {got}; write one a line") from None
 
 def read_examples(source, *, # a path, rows, a DataFrame, or cells of families: see above
@@ -167,11 +179,25 @@ def split_examples(examples: Sequence[Example], share: float, seed: int = 0) -> 
     "(train, validation): about such a share of the prompts is for validation"
     if not 0 < share < 1:
         raise ValueError(f"validation expected a share between 0 and 1, got {share:g}; say .1, or name a file")
-    keys = list(dict.fromkeys(map(_key, examples)))
+    own = _together(examples)
+    keys = list(dict.fromkeys(own))
     n = min(max(1, round(share * len(keys))), len(keys) - 1)
     if n < 1: raise ValueError(f"expected at least two different prompts to split, got {len(keys)}; add examples")
     held = {keys[i] for i in stream(seed, purpose='validation split').permutation(len(keys))[:n]}
-    return [e for e in examples if _key(e) not in held], [e for e in examples if _key(e) in held]
+    return ([e for e, key in zip(examples, own) if key not in held],
+            [e for e, key in zip(examples, own) if key in held])
+
+def _together(examples: Sequence[Example]) -> list[int]:
+    "A number for each: the same for those of one prompt, and for the turns of one conversation"
+    first, parent = {}, list(range(len(examples)))
+    def root(i):
+        while parent[i] != i: i = parent[i]
+        return i
+    for i, e in enumerate(examples):
+        for key in (('prompt', _key(e)), ('row', e.row)) if e.row else (('prompt', _key(e)),):
+            a, b = root(i), root(first.setdefault(key, i))
+            parent[max(a, b)] = min(a, b)
+    return [root(i) for i in range(len(examples))]
 
 def check_apart(train: Sequence[Example], validation: Sequence[Example]) -> None:
     "ValueError when a prompt stands in both"

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ..host.adapters import ALL_LINEAR
@@ -50,7 +51,9 @@ class Job(BaseModel):
     max_tokens: int = Field(1024, ge=2, description='of prompt and reply together')
     every: int | None = Field(None, ge=1, description='steps between two validations; default: ten of them')
     patience: int | None = Field(None, ge=1, description='validations without progress after which a job stops')
-    metric: Literal['loss', 'accuracy'] = Field('loss', description='by which the best weights are kept')
+    metric: Literal['loss', 'accuracy'] | None = Field(None, description='by which the best weights are kept: '
+                                                       'accuracy is the mean reward of greedy replies; default: loss, '
+                                                       'of rloo and rft accuracy')
     beta: float = Field(.1, gt=0, description='of dpo')
     samples: int = Field(4, ge=2, le=512, description='of rloo and rft: replies to a prompt')
     max_new_tokens: int = Field(48, ge=1, le=8192, description='of a reply that is sampled')
@@ -66,7 +69,8 @@ class Job(BaseModel):
     @classmethod
     def _of_folder(cls, value):
         if re.fullmatch(r'[A-Za-z0-9][A-Za-z0-9._=+-]*', value): return value
-        raise ValueError(f"name expected letters, digits and . _ = + - as it is that of a folder, got {value!r:.40}")
+        raise ValueError(f"name expected letters from a to z, digits and . _ = + -, as it is that of a folder, got "
+                         f"{value!r:.40}")
 
     @field_validator('betas', mode='before')
     @classmethod
@@ -76,7 +80,10 @@ class Job(BaseModel):
     def _fits(self):
         if not all(0 <= b < 1 for b in self.betas):
             raise ValueError(f"betas expected numbers from 0 to 1, got {self.betas}")
-        if self.patience and self.validation is None: raise ValueError("patience expected validation data, got none")
+        if self.patience and self.validation is None: raise ValueError("patience expected validation data, got none; "
+                                                                       "say validation: 0.1, or leave it out")
+        if self.steps and self.warmup >= self.steps: raise ValueError(
+            f"warmup expected less than the {self.steps} steps, got {self.warmup}; lower it")
         if self.metric == 'accuracy' and self.objective == 'dpo':
             raise ValueError("metric expected loss for dpo, got accuracy; pairs have no right answer")
         if not (self.verifier is None or callable(self.verifier)):
@@ -101,12 +108,24 @@ class Job(BaseModel):
 FILE_SETTINGS = {'host': 'the model', 'parallel': 'jobs that are trained at a time; default: all',
                  'halving': 'only the best one of so many goes on from each rung', 'jobs': 'a list of jobs'}
 _LISTS = {'data', 'validation', 'targets', 'betas'}      # which may be a list by themselves
+# What others call our settings
+_ELSEWHERE = {'lr': 'rate', 'learning_rate': 'rate', 'r': 'rank', 'lora_r': 'rank', 'lora_alpha': 'alpha',
+              'target_modules': 'targets', 'batch_size': 'batch', 'per_device_train_batch_size': 'batch',
+              'max_steps': 'steps', 'num_train_epochs': 'epochs', 'num_epochs': 'epochs', 'warmup_steps': 'warmup',
+              'max_length': 'max_tokens', 'max_seq_length': 'max_tokens', 'num_generations': 'samples',
+              'max_grad_norm': 'clip', 'eval': 'validation', 'lr_scheduler_type': 'schedule'}
 
 def _values(key: str, value) -> list | None:
     "The values of a grid, or None where it is one value"
     if not isinstance(value, list): return None
     if key not in _LISTS: return value
-    return value if value and all(isinstance(x, list) for x in value) else None
+    files = key in ('data', 'validation') and all(isinstance(x, str) and not is_cell(x) for x in value)
+    return value if value and (files or any(isinstance(x, list) for x in value)) else None
+
+def _plain(value):
+    "Ranges, tuples and arrays as lists; numbers of NumPy as Python's"
+    if isinstance(value, (np.ndarray, np.generic)): return value.tolist()
+    return [*map(_plain, value)] if isinstance(value, (range, tuple)) else value
 
 def _short(value) -> str:
     "A value as a part of a name"
@@ -118,7 +137,7 @@ def _checked(settings: dict) -> Job:
     name = str(settings.get('name', 'adapter'))[:60]
     if wrong := [k for k in settings if k not in Job.model_fields]:
         known = [*FILE_SETTINGS, *Job.model_fields]
-        near = get_close_matches(str(wrong[0]), known, 1)
+        near = [_ELSEWHERE[wrong[0]]] if wrong[0] in _ELSEWHERE else get_close_matches(str(wrong[0]), known, 1)
         raise ValueError(f"job {name}: expected settings out of {', '.join(known)}, got {wrong[0]!r:.40}"
                          f"{f'; did you mean {near[0]}?' if near else ''}")
     try: return Job.model_validate(settings)
@@ -131,16 +150,19 @@ def _checked(settings: dict) -> Job:
         raise ValueError(f"job {name}: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}{got}"
                          ) from None
 
-def expand_jobs(jobs: Sequence[dict | Job] = (), **shared) -> list[Job]:
+def expand_jobs(jobs: Sequence[dict | Job] | None = None, **shared) -> list[Job]:
     "All jobs, checked: what is shared is written into each, and each list of values makes a job a value"
     found = []
-    for one in jobs or [{}]:
+    if jobs is not None and not len(jobs): raise ValueError(
+        "jobs expected at least one, got an empty list; leave it out for a single job, or for a grid")
+    shared = {k: v if k in ('data', 'validation', 'verifier') else _plain(v) for k, v in shared.items()}
+    for one in [{}] if jobs is None else jobs:
         if isinstance(one, Job):
             found.append(one)
             continue
         if not isinstance(one, dict):
             raise ValueError(f"a job expected settings, got {one!r:.60}; write name and value")
-        settings = shared | one
+        settings = shared | {k: v if k in ('data', 'validation', 'verifier') else _plain(v) for k, v in one.items()}
         grid = {k: values for k, v in settings.items() if (values := _values(k, v)) is not None}
         if empty := [k for k, values in grid.items() if not values]:
             raise ValueError(f"{empty[0]} expected at least one value, got an empty list; add one, or leave it out")
@@ -150,9 +172,10 @@ def expand_jobs(jobs: Sequence[dict | Job] = (), **shared) -> list[Job]:
             parts += [f'{k}={_short(v)}' for k, v in own.items() if k != 'name'] if 'name' not in own else [own['name']]
             found.append(_checked(settings | own | {'name': '-'.join(map(str, parts)) or 'adapter'}))
     names = [job.name for job in found]
-    if twice := next((n for i, n in enumerate(names) if n in names[:i]), None):
-        raise ValueError(f"expected a name of its own for each job, got {twice!r} twice; leave one "
-                                "out, or give names to `jobs`")
+    small = [n.casefold() for n in names]       # of folders, and some systems know no capitals
+    if twice := next((n for i, n in enumerate(names) if small[i] in small[:i]), None):
+        raise ValueError(f"expected a name of its own for each job, whatever the case, got {twice!r} twice; leave one "
+                         "out, or give names to `jobs`")
     return found
 
 # %% ../../nbs/13_training/02_jobs.ipynb #job00013
@@ -176,14 +199,15 @@ def read_jobs(path: str | Path) -> JobFile:
     try: values = read_yaml(path)
     except OSError as e: raise ValueError(f"{path}: expected a file of jobs, got none ({e.strerror})") from None
     own = {k: values.pop(k) for k in FILE_SETTINGS if k in values}
-    jobs = own.pop('jobs', None) or []
+    jobs = own.pop('jobs', None)
     try:
         if not isinstance(own.get('host', ''), str): raise ValueError(f"host expected a name, got {own['host']!r:.40}")
         for name, least in (('parallel', 1), ('halving', 2)):
             if (n := own.get(name)) is not None and (type(n) is not int or n < least):
                 raise ValueError(f"{name} expected a whole number from {least}, got {n!r:.40}")
-        if not isinstance(jobs, list): raise ValueError(f"jobs expected a list, got {jobs!r:.40}; begin each with -")
+        if not isinstance(jobs, list | None): raise ValueError(f"jobs expected a list, got {jobs!r:.40}; begin each "
+                                                               "with -")
         beside = lambda settings: {k: _beside(v, path.parent) if k in ('data', 'validation') else v
                                    for k, v in settings.items()} if isinstance(settings, dict) else settings
-        return JobFile(expand_jobs([beside(job) for job in jobs], **beside(values)), **own)
+        return JobFile(expand_jobs(None if jobs is None else [beside(job) for job in jobs], **beside(values)), **own)
     except (ValueError, TypeError) as e: raise ValueError(f'{path}: {e}') from None

@@ -29,14 +29,15 @@ def chart_losses(training: Training, *, most: int = 200) -> alt.LayerChart: # po
     every = max(1, seen.groupby('job').size().max() // most)
     seen = seen[seen.groupby('job').cumcount() % every == 0][['job', 'step', name]].rename(columns={name: 'value'})
     seen = seen.assign(value=seen.value.map(lambda x: float(f'{x:.4g}')))
-    best, what = training.best(), 'on validation examples' if name == 'validation' else 'of steps, over the last ten'
+    best = training.best() if training.comparable else None
+    what = 'on validation examples' if name == 'validation' else 'of steps, over the last ten'
     point = alt.selection_point(on='pointerover', nearest=True, fields=['job'], empty=False)
     base = alt.Chart(seen).encode(
         x=alt.X('step:Q', title='steps', axis=alt.Axis(format='d', grid=False, tickMinStep=1)),
         y=alt.Y('value:Q', title='loss (nats a token)', scale=alt.Scale(type='log', nice=False)), detail='job:N',
         tooltip=['job:N', 'step:Q', 'value:Q'])
     front = base.transform_filter(alt.datum.job == best)
-    last = seen.groupby('job').value.last()
+    last, front_one = seen.groupby('job').value.last(), f', {best} is the best' if best else ''
     return alt.layer(
         base.mark_line(color=GREY).encode(opacity=alt.condition(point, alt.value(1), alt.value(.4)),
                                           strokeWidth=alt.condition(point, alt.value(3), alt.value(1.2))),
@@ -44,7 +45,8 @@ def chart_losses(training: Training, *, most: int = 200) -> alt.LayerChart: # po
         front.mark_line(color=BLUE, strokeWidth=3),
         front.transform_window(n='row_number()', sort=[alt.SortField('step', 'descending')]).transform_filter(
             alt.datum.n == 1).mark_text(align='left', dx=6, color=BLUE).encode(text='job:N')).properties(
-        title=alt.Title('Loss by step', subtitle=f'{what}; a line a job, {best} is the best'), width=520, height=220,
+        title=alt.Title('Loss by step', subtitle=f'{what}; a line a job{front_one}'),
+        width=520, height=220,
         description=f'Last loss {what}: ' + ', '.join(f'{job} {value:.3g}' for job, value in last.items()))
 
 # %% ../../nbs/13_training/09_live.ipynb #liv00009

@@ -6,6 +6,7 @@
 __all__ = ['CHECKPOINT', 'LOSSES', 'SAVE_EVERY', 'identity', 'save_training', 'resume_training', 'run_training', 'train_adapters']
 
 # %% ../../nbs/13_training/07_train.ipynb #trc00004
+import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ..ecology.run_folder import config_hash
-from ..host.model import Host
+from ..host.model import Host, load_host
 from .courses import Progress
 from .jobs import Job, expand_jobs
 from .training import Training
@@ -42,6 +43,7 @@ def identity(training: Training) -> dict:
         verifier = course.job.verifier and fingerprint(course.job.verifier)
         return own | dict(data=tokens(course.data), validation=tokens(course.held), verifier=verifier)
     training.identity = dict(host=training.host.weights_hash(), halving=training.halving, parallel=training.parallel,
+                             chunk=next(iter(training.passes.values())).chunk,
                              arithmetic=training.host.arithmetic, # device, precision, threads: they decide last bits
                              jobs={name: of(course) for name, course in training.courses.items()})
     return training.identity
@@ -56,16 +58,24 @@ def _tensors(training: Training) -> dict[str, torch.Tensor]:
                 found |= {f'{what}/{k}/{x}/{n}': t for x, t in zip('AB', pair)}
     return found
 
+def _digest(tensors: dict[str, torch.Tensor]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        found.update(name.encode())
+        found.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
 def save_training(training: Training, folder: str | Path) -> Path:
     "Write a checkpoint and the curves into a folder, in place of earlier ones"
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     best = {f'best/{name}/{x}/{n}': t for name, c in training.courses.items() for n, AB in (c.kept or {}).items()
             for x, t in zip('AB', AB)}
-    state = dict(format=1, identity=identity(training), counts=[a.count.tolist() for a in training.adam.values()],
+    tensors = {k: t.cpu().contiguous() for k, t in (_tensors(training) | best).items()}
+    state = dict(format=2, sha256=_digest(tensors), identity=identity(training),
+                 counts=[a.count.tolist() for a in training.adam.values()],
                  progress={n: asdict(c.progress) for n, c in training.courses.items()}, curves=len(training.curves))
     write_whole(folder / LOSSES, training.losses().to_csv(index=False))     # first: what is too much in it is cut off
-    tensors = {k: t.cpu().contiguous() for k, t in (_tensors(training) | best).items()}
     return write_whole(folder / CHECKPOINT, safetensors.torch.save(tensors, {'state': json.dumps(state)}))
 
 def _changed(theirs: dict, mine: dict) -> list[str]:
@@ -81,13 +91,14 @@ def resume_training(training: Training, folder: str | Path) -> None:
     try:
         with safe_open(checked_file(path, 1 << 36), framework='pt') as f:
             state, tensors = json.loads((f.metadata() or {})['state']), {k: f.get_tensor(k) for k in f.keys()}
+        if _digest(tensors) != state['sha256']: raise ValueError('others than were written')
         theirs, mine = state['identity'], identity(training)
-        other = [k for k in ('host', 'halving', 'parallel') if theirs[k] != mine[k]]
+        other = [k for k in ('host', 'halving', 'parallel', 'chunk') if theirs[k] != mine[k]]
         other += [f'{k} ({theirs["arithmetic"].get(k)}, now {x})' for k, x in mine['arithmetic'].items()
                   if theirs['arithmetic'].get(k) != x]
         other += _changed(theirs['jobs'], mine['jobs'])
     except (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError):
-        raise ValueError(f"{path} is no readable checkpoint; remove it to begin again") from None
+        raise ValueError(f"{path} is no readable checkpoint; begin again in a new folder") from None
     if other: raise ValueError(f"{folder} was begun with another {', another '.join(other[:3])}"
                                f"{' and more' * (len(other) > 3)}; name a new folder, or go on with the same")
     try:
@@ -102,7 +113,7 @@ def resume_training(training: Training, folder: str | Path) -> None:
                             na_values={k: [''] for k in numbers})
         training.curves = table.to_dict('records')[:state['curves']]
     except (LookupError, ValueError, TypeError, RuntimeError, OSError):
-        raise ValueError(f"{path} expected what a training wrote, got something else; remove it to begin again"
+        raise ValueError(f"{path} expected what a training wrote, got something else; begin again in a new folder"
                          ) from None
 
 # %% ../../nbs/13_training/07_train.ipynb #trc00009
@@ -138,14 +149,24 @@ def _until_done(training: Training, out: str | Path | None, on_step: Callable) -
                          f"{first.progress.note}")
     return training
 
-def train_adapters(host: Host, jobs: Sequence[dict | Job] | dict = (), *,
+def train_adapters(host: Host | str | Path, jobs: Sequence[dict | Job] | dict | None = None, *,
                    out: str | Path | None = None, # a folder for checkpoint and curves, or one to go on from
                    parallel: int | None = None, # jobs that are trained at a time; default: all
                    halving: int | None = None, # only the best one of so many goes on from each rung
                    chunk: int | None = None, # tokens in a pass; default: as many as fit the cache
                    on_step: Callable[[Training], None] = lambda training: None, # after a step of all
                    **shared) -> Training: # settings of all jobs; a list of values makes a job a value
-    "Train many adapters of one host side by side; what can be set is in `Job`, what comes back a `Training`"
+    """Train many adapters of one host side by side.
+
+    Each job is a dictionary of settings: data (a JSONL file, rows of prompt and completion or messages, a DataFrame,
+    cells like math:1), validation (likewise, or a share like .1), objective (sft, dpo, rloo, rft), verifier, rank,
+    alpha, targets, rate, schedule, batch, epochs or steps, seed, patience, …; `evolora train --settings` lists all,
+    with defaults. With `out` it goes on where an earlier call in this folder was stopped. Returns a `Training`:
+    `table()`, `losses()`, `best()`, `factors(name)`; `export_all` writes peft folders. ValueError, in a line, for what
+    does not fit together, and where all jobs fail."""
+    if isinstance(host, (str, Path)): host = load_host(host)
+    if out and (Path(out) / 'adapters').exists() and not (Path(out) / CHECKPOINT).exists():
+        raise ValueError(f"{out} holds a training that is finished; name another folder with out")
     found = expand_jobs([jobs] if isinstance(jobs, dict) else jobs, **shared)
     training = Training(host, found, parallel=parallel, halving=halving, chunk=chunk)
     if out and (Path(out) / CHECKPOINT).exists(): resume_training(training, out)

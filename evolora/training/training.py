@@ -32,7 +32,7 @@ class Training:
                  halving: int | None = None, # only the best of so many go on from each rung
                  chunk: int | None = None): # tokens in a pass; default: as many as fit the cache
         if not jobs: raise ValueError("expected at least one job, got none; name its data")
-        for name, n, least in (('parallel', parallel, 1), ('halving', halving, 2)):
+        for name, n, least in (('parallel', parallel, 1), ('halving', halving, 2), ('chunk', chunk, 1)):
             if n is not None and not (type(n) is int and n >= least):
                 raise ValueError(f"{name} expected a whole number from {least}, got {n!r:.40}")
         layers = len(blocks_of(host.model))
@@ -86,7 +86,7 @@ class Training:
         columns = ('state', 'step', 'steps', 'loss', 'validation', 'accuracy', 'best', 'best_step', 'tokens', 'note')
         rows = [{'job': n, **{k: getattr(c.progress, k) for k in columns}} for n, c in self.courses.items()]
         for row, c in zip(rows, self.courses.values()):
-            row['rate'] = c.job.rate_at(min(c.progress.step, c.progress.steps - 1), c.progress.steps)
+            row['rate'] = c.job.rate
         return pd.DataFrame(rows).set_index('job')[['state', 'step', 'steps', 'loss', 'validation', 'accuracy', 'best',
                                                     'best_step', 'rate', 'tokens', 'note']]
 
@@ -99,8 +99,9 @@ class Training:
 
     @property
     def comparable(self) -> bool:
-        "Whether all are judged by one objective and metric on one validation set"
-        return len({(c.job.objective, c.metric, id(c.held)) for c in self.courses.values()}) == 1
+        "Whether all are judged by one objective and metric on one validation set, or all learn from the same data"
+        return len({(c.job.objective, c.metric, id(c.held or c.data)) for c in self.courses.values()
+                    if c.progress.state != 'failed'}) <= 1
 
     @property
     def line(self) -> str:
@@ -114,7 +115,9 @@ class Training:
         return pd.DataFrame(self.curves, columns=['job', 'step', 'loss', 'validation', 'accuracy', 'rate', 'norm'])
 
     def best(self) -> str:
-        "The job with the best validation, or where none was validated with the lowest loss"
+        "The job with the best validation, or where none was validated with the lowest loss; ValueError for unlike ones"
+        if not self.comparable: raise ValueError("expected jobs that are judged alike, got several objectives, metrics "
+                                                 "or data sets; compare them by table()")
         able = {n: c for n, c in self.courses.items() if c.progress.state != 'failed' and c.progress.step}
         if not able: raise ValueError("expected a job that was trained, got none; see table()")
         seen = {n: c for n, c in able.items() if not math.isnan(c.progress.best)}
@@ -134,8 +137,8 @@ def _fail(course: Course, why: str) -> None:
 
 def _of_verifier(course: Course, error: Exception) -> str:
     "What went wrong in somebody's verifier"
-    ours = str(error).startswith(f'job {course.job.name}: the verifier')
-    return str(error) if ours else f'its verifier ended in {type(error).__name__}: {error}'
+    ours = str(error).startswith(own := f'job {course.job.name}: ')
+    return str(error).removeprefix(own) if ours else f'its verifier ended in {type(error).__name__}: {error}'
 
 def _lessons(training: Training, place, courses: list[Course]) -> list[tuple[Course, Lesson]]:
     "What each of these reads in its next step"
@@ -271,10 +274,11 @@ def _judge(self: Training, c: Course) -> None:
     value = p.accuracy if c.metric == 'accuracy' else p.validation
     self.curves.append(dict(job=c.job.name, step=p.step, loss=math.nan, validation=p.validation, rate=math.nan,
                             accuracy=p.accuracy if c.metric == 'accuracy' else math.nan, norm=math.nan))
-    if c.better(value):
-        p.best, p.best_step, p.stale = value, p.step, 0
+    better = c.better(value)
+    p.stale = 0 if better else p.stale + 1
+    if better or c.level(value):
+        p.best, p.best_step, p.best_loss = value, p.step, p.validation
         c.kept = self.fleets[c.job.place].factors(c.at)
-    else: p.stale += 1
     if p.step == p.steps: p.state = 'done'
     elif c.job.patience and p.stale >= c.job.patience:
         p.state, p.note = 'stopped', f'no progress since step {p.best_step}'
@@ -287,7 +291,7 @@ def _pause(self: Training) -> None:
     if not paused or self._in('running', 'waiting'): return
     # By what they are now, since the best of whoever blew up lies in the past; NaN comes last.
     def now(c): return -c.progress.accuracy if c.metric == 'accuracy' else c.progress.validation
-    paused.sort(key=lambda c: (math.isnan(now(c)), now(c)))
+    paused.sort(key=lambda c: (math.isnan(now(c)), now(c), c.progress.validation))
     go_on = math.ceil(len(paused) / self.halving)
     for i, c in enumerate(paused):
         c.progress.state = 'waiting' if i < go_on else 'stopped'

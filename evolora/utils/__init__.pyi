@@ -36,8 +36,9 @@ from .text import (
     escape as escape, fenced as fenced,
 )
 from .cluster import (
-    agree as agree, as_here as as_here, cluster_each as cluster_each, facts as facts, join_cluster as join_cluster,
-    machines as machines, unlike as unlike,
+    agree as agree, as_here as as_here, cluster_each as cluster_each, facts as facts, first_done as first_done,
+    head_answers as head_answers, join_cluster as join_cluster, machines as machines, need_head as need_head,
+    unlike as unlike,
 )
 from .underway import (
     Underway as Underway, heard as heard, tell as tell,

@@ -16,7 +16,7 @@ ALL = {'archive': {'odds': 1.5, 'most': 3}, 'allocation': {'rule': 'sharing'}, '
        'board': {'read': .5, 'shuffle': .4},
        'cache': {'read': .4, 'shuffle': .4}, 'latent': {'read': .4, 'shuffle': .4},
        'colony': {'probe': 1., 'answer': 'verifier'}, 'pot': {},
-       'policy': {'every': 2}, 'rater': {'simulated': .5, 'share': .4}}
+       'migration': {'to': [1], 'every': 2}, 'policy': {'every': 2}, 'rater': {'simulated': .5, 'share': .4}}
 LIFE = {'founders': 3, 'blocks': 2, 'founder_step': .4, 'capacity': 4, 'rank': 4, 'max_rank': 8, 'max_new_tokens': 12,
         'cells': ['string.sort:1', 'word.count:1'], 'world': {'worlds': 3, 'period': 2}, 'variation': {'every': 3},
         'market': {'questions': 8, 'round': 2, 'learn_every': 1, 'protect': 1, 'met': 16, 'recruit': True}}

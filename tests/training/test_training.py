@@ -9,7 +9,7 @@ from evolora.host.model import load_host
 from evolora.training.jobs import expand_jobs
 from evolora.training.live import chart_losses, training_html
 from evolora.training.train import identity, resume_training, save_training, train_adapters
-from evolora.training.trained import ecology_of, export_all, merged_adapter, population_of
+from evolora.training.trained import ecology_of, export_all, merged_adapter, population_of, score_adapters
 from evolora.training.training import Training
 from evolora.utils.files import locked
 
@@ -146,7 +146,7 @@ def test_a_damaged_folder_is_refused_in_one_line(host, tmp_path, damage):
     made = Training(host, expand_jobs(data=ROWS, steps=2))
     made.step()
     damage(save_training(made, tmp_path))
-    with pytest.raises(ValueError, match='remove it to begin again'): resume_training(made, tmp_path)
+    with pytest.raises(ValueError, match='begin again in a new folder'): resume_training(made, tmp_path)
 
 
 def test_what_comes_of_it(host, tmp_path):
@@ -177,3 +177,101 @@ def test_the_picture_is_of_all(host):
     assert 'on validation examples' in spec['title']['subtitle']
     assert all(n in spec['description'] for n in found.courses)
     assert 'no step' in chart_losses(Training(host, expand_jobs(data=ROWS))).to_dict()['description']
+
+
+# --- what newcomers ran into
+
+def test_a_prompt_too_long_to_be_answered_is_named_before_anything_is_trained(host):
+    long = dict(prompt='word ' * 190, completion='x')
+    window, n = host.config.get_text_config().max_position_embeddings, len(host.encode([long['prompt']])[0])
+    for how in (dict(data=[*ROWS, long], objective='rloo'),
+                dict(data=ROWS[:5], metric='accuracy', validation=[long], max_new_tokens=window)):
+        with pytest.raises(ValueError, match=f'job one: max_new_tokens expected at most {window - n} .*: {n} tokens'):
+            train_adapters(host, [dict(name='good', data=ROWS), dict(max_new_tokens=window - n + 1) | how | dict(
+                name='one')], steps=1)
+
+
+def test_between_equals_the_surer_weights_are_kept(host):
+    found = train_adapters(host, data=ROWS, validation=.2, metric='accuracy', rate=1e-4, steps=10,
+                           every=2)
+    seen = found.losses().dropna(subset='validation')
+    best = seen[seen.accuracy == seen.accuracy.max()]
+    p = found['adapter'].progress
+    assert p.best_step == best.set_index('step').validation.idxmin() and len(best) > 1
+
+
+def test_an_explicit_metric_is_honoured(host):
+    verifier = lambda example, reply: len(reply)
+    found = train_adapters(host, data=ROWS, validation=.2, objective='rloo', verifier=verifier, metric='loss', steps=6,
+                           every=2, rate=.01, max_new_tokens=4)
+    seen = found.losses().dropna(subset='validation').set_index('step').validation
+    assert found['adapter'].progress.best == seen.min()
+    with pytest.raises(ValueError, match='metric expected accuracy where validation has no completions'):
+        train_adapters(host, data=ROWS, validation=[dict(prompt='a')], objective='rloo', verifier=verifier,
+                       metric='loss', steps=1)
+
+
+def test_jobs_that_are_judged_in_different_ways_have_no_best(host):
+    for jobs in ([dict(name='a', validation=.2), dict(name='b', validation=.3)],
+                 [dict(name='a', validation=.2, metric='accuracy'), dict(name='b', validation=.2)],
+                 [dict(name='a'), dict(name='b', data=ROWS[:9])]):
+        found = train_adapters(host, jobs, data=ROWS, steps=1)
+        with pytest.raises(ValueError, match='judged alike'): found.best()
+        assert chart_losses(found) is not None and 'Training' in found._repr_mimebundle_()['text/plain']
+
+
+def test_turns_of_a_conversation_stay_on_one_side(host):
+    talk = [dict(messages=[dict(role='user', content=f'hello {i}'), dict(role='assistant', content='hi'),
+                           dict(role='user', content=f'q{i}'), dict(role='assistant', content='yes')])
+            for i in range(20)]
+    found = Training(host, expand_jobs(data=talk, validation=.3, steps=1))['adapter']
+    known = [{e.row for e in part.examples} for part in (found.data, found.held)]
+    assert not known[0] & known[1] and len(found.held) == 12 and len(found.data) == 28
+
+
+@pytest.mark.parametrize('how, said', [
+    (dict(warmup=50, steps=5), 'warmup expected less than the 5 steps'),
+    (dict(lr=.1), 'did you mean rate'), (dict(learning_rate=.1), 'did you mean rate'),
+    (dict(rate=(1e-3, 1e-2), name=['a', 'A']), 'whatever the case'), (dict(chunk=0), 'chunk expected'),
+    (dict(data=[dict(prompt='\ud800', completion='y')]), 'row 1: expected text, got half of a character'),
+    (dict(data=[*ROWS, dict(prompt='x', completoin='y')]), 'first row 41'),
+    (dict(data=[dict(prompt='x', chosen='a', rejected='a')], objective='dpo'), 'replies that differ')])
+def test_what_cannot_be_meant_is_said(host, how, said):
+    with pytest.raises(ValueError, match=said) as error: train_adapters(host, **dict(data=ROWS, steps=2) | how)
+    assert '\n' not in str(error.value)
+
+
+def test_grids_of_any_kind(tmp_path):
+    for name in ('a', 'b'): (tmp_path / f'{name}.jsonl').write_text('{"prompt": "x", "completion": "y"}\n')
+    files = [str(tmp_path / f'{name}.jsonl') for name in ('a', 'b')]
+    assert [job.data for job in expand_jobs(data=files)] == files
+    assert [job.data for job in expand_jobs(data=['math:1', 'word.count:1'])] == [['math:1', 'word.count:1']]
+    assert [job.seed for job in expand_jobs(data=ROWS, seed=range(3))] == [0, 1, 2]
+    assert [job.rate for job in expand_jobs(data=ROWS, rate=np.array([1e-3, 1e-2]))] == [1e-3, 1e-2]
+    assert [job.targets for job in expand_jobs(data=ROWS, targets=[['q_proj'], 'all-linear'])] == [['q_proj'],
+                                                                                                    'all-linear']
+    with pytest.raises(ValueError, match='at least one, got an empty list'): expand_jobs([], data=ROWS)
+
+
+def test_a_checkpoint_whose_weights_were_changed_or_of_other_passes_is_refused(host, tmp_path):
+    jobs = expand_jobs(data=ROWS, steps=2)
+    one = Training(host, jobs)
+    one.step()
+    path = save_training(one, tmp_path)
+    with pytest.raises(ValueError, match='another chunk'): resume_training(Training(host, jobs, chunk=16), tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-40] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match='begin again in a new folder'): resume_training(Training(host, jobs), tmp_path)
+
+
+def test_all_are_scored_on_one_set_as_each_is_alone(host):
+    found = train_adapters(host, [dict(name='a', rank=4), dict(name='b', rate=.01, alpha=8.),
+                                  dict(name='c', targets=['o_proj'], blocks=2)], data=ROWS[:20], steps=5)
+    table = score_adapters(found, ROWS[20:], accuracy=True, max_new_tokens=4)
+    for name in 'abc':
+        population, ids = population_of(found, [name])
+        made = population.generate([r['prompt'] for r in ROWS[20:]], [ids[name]] * 20, temperature=0., max_new_tokens=4)
+        assert table.accuracy[name] == np.mean([t.strip() == r['completion'] for t, r in zip(made.texts, ROWS[20:])])
+    held = train_adapters(host, [dict(name='a', rank=4, validation=ROWS[20:])], data=ROWS[:20], steps=5, every=5)
+    assert abs(held['a'].progress.validation - table.loss['a']) < 1e-4

@@ -1,0 +1,227 @@
+"""Islands: whoever lives when, and whoever dies, nothing comes twice and nothing is lost."""
+import json
+import math
+import random
+import signal
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from evolora.ecology.config import changed_config, load_config
+from evolora.ecology.ecology import Ecology
+from evolora.ecology.run_folder import TABLES
+from evolora.economy.market import Market, MarketConfig, likelihood_of
+from evolora.host.model import load_host
+from evolora.islands.island import Island
+from evolora.islands.islands import Islands, OneAfterTheOther, begin_islands, resume_islands
+from evolora.islands.islands_folder import place_of, status_of
+from evolora.islands.migrants import Booking, Papers, Ticket, fingerprint_of, pack, unpack
+from evolora.islands.migration import Departure
+from evolora.islands.plan import TOPOLOGIES, IslandsConfig, made_plan, read_plan, write_plan
+
+CONFIG = changed_config(load_config('debug'), {'market': {'protect': 1, 'questions': 8}, 'capacity': 3, 'founders': 2,
+                                               'max_new_tokens': 8, 'curriculum': {'copies': 2}})
+
+
+@pytest.fixture(scope='module')
+def host(): return load_host('embedded', device='cpu')
+
+
+def written(folder, islands):
+    "All tables of all islands, but for the clock"
+    found = {}
+    for i in range(islands):
+        for table in TABLES:
+            path = place_of(folder, i) / f'{table}.jsonl'
+            if table != 'timings': found[i, table] = path.read_bytes() if path.exists() else b''
+    return found
+
+
+def events(folder, islands):
+    "Tickets that were sent, and those that arrived in any way, over all islands"
+    sent, came = [], []
+    for i in range(islands):
+        path = place_of(folder, i) / 'society.jsonl'
+        for line in path.read_text().splitlines() if path.exists() else ():
+            row = json.loads(line)
+            if row['part'] == 'migration': (sent if row['event'] == 'sent' else came).append(row['others'][0])
+    return sent, came
+
+
+class Chance(OneAfterTheOther):
+    "Errands in any order; and now and then whoever carries one out dies, before its checkpoint or after it"
+    def __init__(self, *args, luck=0, deaths=0.):
+        super().__init__(*args)
+        self.rng, self.chance, self.died = random.Random(luck), deaths, 0
+
+    def wait(self):
+        if not self.errands or self.stopped(): return None
+        self.rng.shuffle(self.errands)
+        island, arrivals, confirmed, epoch = self.errands.popleft()
+        while self.rng.random() < self.chance:
+            one = self.islands[island]
+            if self.rng.random() < .5:
+                one.migration.receive(arrivals)                 # a generation is lived, and forgotten
+                one.session.step()
+            else: one.live(arrivals, confirmed, epoch)          # all is done, and nobody hears of it
+            one.close()
+            self.islands[island] = Island(self.folder, self.plan, island, self.host)
+            self.died += 1
+        return self.islands[island].live(arrivals, confirmed, epoch)
+
+
+def many(folder, host, config, islands, *, seed=1, crew=OneAfterTheOther, **how):
+    plan = made_plan(islands, config, host, seed)
+    return Islands(write_plan(folder, plan), plan, crew(folder, plan, host, **how))
+
+
+@pytest.mark.parametrize('topology', ['ring', 'star', 'full'])
+def test_in_any_order_and_whoever_dies_the_tables_are_the_same(host, tmp_path, topology):
+    plan = IslandsConfig(islands=3, every=2, topology=topology)
+    first = many(tmp_path / 'plain', host, CONFIG, plan)
+    first.run(6)
+    chance = many(tmp_path / 'chance', host, CONFIG, plan, crew=Chance, luck=3, deaths=.5)
+    chance.run(6)
+    assert chance.crew.died >= 3
+    assert written(tmp_path / 'plain', 3) == written(tmp_path / 'chance', 3)
+    assert first.audit().balanced and chance.audit().balanced and first.audit() == chance.audit()
+    sent, came = events(tmp_path / 'plain', 3)
+    assert len({*sent}) == len(sent) and len({*came}) == len(came) and {*came} <= {*sent} and len(came) > 3
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_without_waiting_nothing_comes_twice_and_nothing_is_lost(host, tmp_path, seed):
+    plan = IslandsConfig(islands=4, every=1, topology='full', waits=False, stale=1)
+    found = many(tmp_path / 'all', host, CONFIG, plan, crew=Chance, luck=seed, deaths=.3)
+    found.run(4)
+    audit = found.audit()
+    assert audit.balanced and audit.in_flight >= 0 and found.crew.died >= 2
+    sent, came = events(tmp_path / 'all', 4)
+    open_ = [str(d.booking.ticket) for r in found.reports.values() for d in r.departures
+             if d.booking.ticket.epoch > found.reports[d.booking.ticket.to].marks.get(r.island, -1)]
+    waiting = [str(t) for island in found.crew.islands for t, *_ in island.migration.waiting]
+    assert sorted(sent) == sorted(came + open_ + waiting)
+
+
+def test_ctrl_c_keeps_all_and_resuming_changes_nothing(host, tmp_path):
+    plan = IslandsConfig(islands=2, every=3)
+    many(tmp_path / 'whole', host, CONFIG, plan).run(6)
+    halved = many(tmp_path / 'halved', host, CONFIG, plan)
+    step = Ecology.step
+    def stepped(self, *args):
+        record = step(self, *args)
+        if self.generation == 2: signal.raise_signal(signal.SIGINT)
+        return record
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Ecology, 'step', stepped)
+        table = halved.run(6)
+    assert table.generation.tolist() == [2, 0]                  # in the middle of an epoch, and before one
+    assert resume_islands(tmp_path / 'halved', host).run(6).generation.tolist() == [6, 6]
+    assert written(tmp_path / 'whole', 2) == written(tmp_path / 'halved', 2)
+
+
+def test_islands_whose_worlds_differ_ask_for_different_answers(tmp_path):
+    habits = load_host('habits', threads=1)
+    config = changed_config(load_config('worlds'), {'market': {'questions': 8, 'protect': 1}, 'world': {'period': 2},
+                                                    'max_new_tokens': 12, 'cells': ['string.sort:1', 'word.count:1']})
+    found = many(tmp_path / 'apart', habits, config, IslandsConfig(islands=2, every=2, apart=1))
+    found.run(4)
+    worlds = [[e.world.number(g) for g in range(4)] for e in (i.session.ecology for i in found.crew.islands)]
+    assert worlds == [[0, 0, 1, 1], [1, 1, 2, 2]] and found.audit().balanced
+
+
+def test_an_island_alone_is_an_ecology_alone(host):
+    with_, without = (Ecology(host, changed_config(CONFIG, {'society': parts}), seed=2)
+                      for parts in ({'migration': {'to': []}}, {}))
+    for _ in range(4):
+        a, b = (json.dumps({k: v for k, v in e.step().tables.items() if k != 'timings'}) for e in (with_, without))
+        assert a == b
+
+
+# --- what is refused
+
+def papers(host, ticket, population, id, **other):
+    one = population[id]
+    return Papers(**dict(ticket=str(ticket), host=host.weights_hash(), organelle=id, parents=[], born=0,
+                         operator='founder', came=[], traits=one.traits, alpha=population.alpha, updates=3,
+                         energy={'': .01}) | other)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200), st.integers(0, 400), st.booleans())
+def test_any_bytes_are_a_migrant_or_one_line(host, junk, at, replaced):
+    e = Ecology(host, CONFIG, seed=0)
+    ticket = Ticket(0, 0, 1, 0)
+    data = pack(papers(host, ticket, e.population, 'o1'), e.population.factors('o1'))
+    data = junk if replaced else data[:at] + junk + data[at + len(junk):]
+    booking = Booking(ticket, fingerprint_of(data), {'': .01})         # even one that its sender has booked
+    try: found, factors = unpack(data, booking, e.population, host.weights_hash())
+    except ValueError as error: assert '\n' not in str(error) and str(error).startswith('migrant 0.0.1.0: expected')
+    else: assert all(torch.isfinite(t).all() for AB in factors.values() for t in AB) and math.isfinite(found.updates)
+
+
+def test_a_forged_migrant_stops_nothing_and_is_counted(host, tmp_path):
+    found = many(tmp_path / 'two', host, CONFIG, IslandsConfig(islands=2, every=2))
+    live = Island.live
+    def forging(self, arrivals=(), *what, **how):
+        bad = [Departure(d.booking, d.data[:-4] + b'\xff\xff\x80\x7f') for d in arrivals]
+        return live(self, bad if self.number else arrivals, *what, **how)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Island, 'live', forging)
+        table = found.run(6)
+    assert table.refused.tolist() == [0, 2] and table.arrived.tolist()[1] == 0
+    assert len(found.lines) == 2 and all('the bytes that its sender booked' in line for line in found.lines)
+    assert found.audit().balanced and found.audit().refused > 0
+    assert len(status_of(tmp_path / 'two')) == 2
+
+
+def test_a_folder_of_another_plan_host_or_owner_is_refused(host, tmp_path):
+    plan = IslandsConfig(islands=2, every=2)
+    many(tmp_path / 'two', host, CONFIG, plan).run(2)
+    with pytest.raises(ValueError, match='which exists'): begin_islands(tmp_path / 'two', host, CONFIG, plan)
+    path = tmp_path / 'two/islands.json'
+    text = path.read_text()
+    for old, new, said in [('"every": 2', '"every": 4', 'island of its plan'), (host.weights_hash(), '0' * 16,
+                            'the circumstances'), ('"islands": 2', '"islands": 1', 'greater than'),
+                           ('evolora.islands.1', 'evolora.islands.9', 'a plan of islands')]:
+        path.write_text(text.replace(old, new))
+        with pytest.raises(ValueError, match=said) as error: resume_islands(tmp_path / 'two', host).run(4)
+        assert '\n' not in str(error.value)
+    path.write_text(text)
+    with pytest.raises(ValueError, match='a folder of islands'): read_plan(tmp_path)
+    assert resume_islands(tmp_path / 'two', host).run(4).generation.tolist() == [4, 4]
+
+
+# --- money that crosses
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.floats(0, .5), st.floats(0, 1)), max_size=30))
+def test_whatever_is_sent_arrives_or_is_in_flight(moves):
+    markets = [Market(MarketConfig(), ('a', 'b')) for _ in range(3)]
+    for m in markets:
+        for who in ('o1', 'o2'): m.enter(who)
+    flying, born = {}, 2
+    for here, there, part, luck in moves:
+        energy = markets[here].send('o1', part)
+        for book, x in energy.items(): flying[book] = flying.get(book, 0.) + x
+        born += 1
+        if luck < .8:
+            markets[there].admit(f'o{born}' if luck < .5 else None, energy)
+            for book, x in energy.items(): flying[book] -= x
+        markets[there].settle('a', likelihood_of(True, {'o1': luck, 'o2': .5}))
+        assert all(m.audit().balanced for m in markets)
+        for name in markets[0].books:
+            total = sum(m.books[name].total for m in markets) + flying.get(name, 0.)
+            assert abs(total - 3) < 1e-12
+    for m in markets:
+        again = Market(MarketConfig(), ('a', 'b'))
+        again.restore(m.state())
+        assert again.state() == m.state() and again.abroad == m.abroad
+
+
+@pytest.mark.parametrize('topology', TOPOLOGIES)
+@pytest.mark.parametrize('n', [2, 3, 7])
+def test_senders_are_those_whose_neighbour_one_is(host, topology, n):
+    plan = made_plan(IslandsConfig(islands=n, topology=topology), CONFIG, host)
+    assert all(sorted(plan.senders(i)) == [j for j in range(n) if i in plan.neighbours(j)] for i in range(n))
