@@ -5,6 +5,7 @@ tests are `test_model_sizes` and `test_program_source`.
 """
 import importlib
 import json
+import threading
 from contextlib import suppress
 from functools import cache, wraps
 
@@ -55,9 +56,12 @@ def here(task, arguments, limits=None, **settings):
     return Outcome('ok', unpack(pack(result))[0])
 
 
+_ONE = threading.Lock()     # a process has one choice of attention kernels: two trainings at once would leave it changed
+
+
 def inside(job, run=None):
     "The outcome of a job, made here"
-    return work(job, here)
+    with _ONE: return work(job, here)
 
 
 class Inside:

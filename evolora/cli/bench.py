@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['bench_app', 'JSON', 'QUICK', 'OUT', 'HOST', 'SEEDS', 'JOBS', 'publish', 'throughput', 'generation', 'learning',
-           'memory', 'many', 'hosts', 'study', 'resume', 'attention', 'lab']
+           'memory', 'many', 'islands', 'hosts', 'study', 'resume', 'attention', 'lab']
 
 # %% ../../nbs/16_cli/06_bench.ipynb #01b51cd2
 import sys
@@ -133,6 +133,23 @@ def many(json: JSON = False, quick: QUICK = False, out: OUT = None,
         job = bar.add_task('training', total=None)
         found = many_speed.many(hosts, quick=quick, tick=lambda: bar.advance(job))
     publish('many', [found], many_speed.many_targets(found), many_speed.many_tables(found), json, out)
+
+@bench_app.command(epilog='It needs Ray (pip install evolora[cluster]), which is started here and stopped.')
+def islands(json: JSON = False, quick: QUICK = False, out: OUT = None):
+    "Islands on Ray, on this machine: two workers over one, what Ray costs, and random kills; takes ten minutes."
+    new_file(out)
+    from evolora.experiments import islands_bench
+    from evolora.host.model import load_host, use_threads
+    from evolora.utils.cluster import join_cluster
+    use_threads(1)
+    ray = join_cluster('local')
+    try:
+        with progress() as bar:
+            job = bar.add_task('living', total=None)
+            found = islands_bench.islands_bench(load_host('embedded', device='cpu'), quick=quick,
+                                                tick=lambda: bar.advance(job))
+    finally: ray.shutdown()
+    publish('islands', [found], islands_bench.islands_targets(found), islands_bench.islands_tables(found), json, out)
 
 def _known(host: str | None, shape: str | None) -> None:
     "ValueError for a shape that is none and a host that is not here, before minutes are spent on others"

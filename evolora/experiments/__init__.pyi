@@ -3,6 +3,8 @@ from . import changing_worlds as changing_worlds
 from . import crash_recovery as crash_recovery
 from . import gate_calibration as gate_calibration
 from . import host_zoo as host_zoo
+from . import island_arms as island_arms
+from . import islands_bench as islands_bench
 from . import lab_overhead as lab_overhead
 from . import learning_speed as learning_speed
 from . import many_speed as many_speed

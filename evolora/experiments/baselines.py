@@ -28,6 +28,7 @@ from ..ecology.run_folder import config_hash, differences
 from ..evaluation.evaluation import (Evaluation, answer, answer_all, holdout, oracle, samples, selection,
                                            vote)
 from ..evaluation.routing import Router, believed_router, fit_router
+from .island_arms import TakingTurns
 from .trainer import MATCHES, Condition, Spent, Trainer
 from .world_arms import ARMS, served_by
 from ..host.model import Host
@@ -109,7 +110,8 @@ class Life:
     def __init__(self, host: Host, condition: Condition, *, seed: int = 0):
         self.condition, self.host, self.spent = condition, host, Spent()
         self.each, self.costs = {}, {}          # of a question, now and in each kind of generation: a census costs more
-        self.ecology = served_by(Ecology(host, condition.config(), seed=seed), condition.serving, **condition.knobs)
+        self.ecology = (TakingTurns(host, condition.config(), condition.islands, seed=seed) if condition.islands else
+                        served_by(Ecology(host, condition.config(), seed=seed), condition.serving, **condition.knobs))
         self.updates = self.births = self.deaths = 0
         self.decisions = Counter()      # what ended merges
         # The terms of Price's equation, summed over its censuses, and what was counted there.
@@ -161,7 +163,8 @@ def identity(self: Life) -> dict:
 
 @patch
 def save(self: Life, folder: str | Path) -> None:
-    "Write a checkpoint of this moment into a folder; the last two are kept"
+    "Write a checkpoint of this moment into a folder; the last two are kept. Islands begin anew: none is written"
+    if self.condition.islands: return
     folder, now = Path(folder), f'{self.updates:06}'
     folder.mkdir(parents=True, exist_ok=True)
     if now in {c.name for c in checkpoints(folder)}: return
@@ -293,7 +296,7 @@ def train(host: Host, condition: Condition | str, *,
         if folder and learner.updates % every == 0: learner.save(folder)
     if folder: learner.save(folder)
     used = learner.spent.used(match)
-    if c.source == 'life': view.routers = believed_routers(learner.ecology)
+    if c.source == 'life' and not c.islands: view.routers = believed_routers(learner.ecology)
     elif c.specialists: choose_within(view, budget - used, match)
     return view
 

@@ -65,13 +65,17 @@ class Condition(BaseModel):
 
     def config(self) -> EcologyConfig:
         "The ecology of a condition that lives: the preset with its changes"
-        return changed_config(load_config(self.preset), {k: x for k, x in self.changes.items() if k != 'serving'})
+        return changed_config(load_config(self.preset), {k: x for k, x in self.changes.items()
+                                                         if k not in ('serving', 'islands')})
 
     @property
     def learns(self) -> bool: return self.source != 'nothing' and self.serving != 'frozen'
 
     @property
     def knobs(self) -> dict: "Of the one who decides who answers"; return self.changes.get('serving', {})
+
+    @property
+    def islands(self) -> dict: "Settings of islands, where several ecologies live"; return self.changes.get('islands', {})
 
     def settings(self) -> dict:
         "All that decides what this condition does, apart from host, seed and budget"

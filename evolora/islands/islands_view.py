@@ -74,7 +74,7 @@ def islands_table(folder: str | Path) -> pd.DataFrame:
 # %% ../../nbs/14_islands/08_islands_view.ipynb #isv00009
 def _lines(table: pd.DataFrame, column: str, title: str, about: str) -> alt.LayerChart:
     share, order = table[['epoch', 'island', column]].astype({column: float}).round(4), alt.Order('epoch:Q')
-    point = alt.selection_point(on='pointerover', nearest=True, fields=['island'], empty=False)
+    point = alt.selection_point(name=f'near_{column}', on='pointerover', nearest=True, fields=['island'], empty=False)
     x = alt.X('epoch:Q', title='epoch', axis=alt.Axis(format='d', grid=False, tickMinStep=1))
     y = alt.Y(f'{column}:Q', title=None, axis=alt.Axis(format='%'), scale=alt.Scale(domain=[0, 1]))
     seen = ['island:N', 'epoch:Q', alt.Tooltip(f'{column}:Q', format='.1%')]

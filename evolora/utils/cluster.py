@@ -39,7 +39,7 @@ def join_cluster(address: str | None = None): # None: what RAY_ADDRESS says, or 
     host, _, port = address.rpartition('://')[2].rpartition(':')
     try:
         if host: socket.create_connection((host, int(port)), timeout=20).close()       # Ray would try for minutes
-        ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level='ERROR')
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level='CRITICAL')
     except (OSError, RuntimeError, ValueError, ConnectionError) as error:
         why = ' '.join(str(error).split())
         raise ValueError(f"expected a Ray cluster at {address!r:.80}, got {why:.120}; start one with `ray start "
