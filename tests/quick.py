@@ -56,7 +56,8 @@ def here(task, arguments, limits=None, **settings):
     return Outcome('ok', unpack(pack(result))[0])
 
 
-_ONE = threading.Lock()     # a process has one choice of attention kernels: two trainings at once would leave it changed
+# A process has one choice of attention kernels, and two trainings at once would leave it changed.
+_ONE = threading.Lock()
 
 
 def inside(job, run=None):

@@ -106,12 +106,9 @@ def _begun(out, asked, config, seed, host, device, dtype, threads):
     "Folder, plan and host of new islands"
     from evolora.ecology.config import load_config
     from evolora.host.downloads import SHIPPED
-    from evolora.islands.plan import IslandsConfig, made_plan, write_plan
+    from evolora.islands.plan import checked_islands, made_plan, write_plan
     from evolora.utils.files import check_new_folder
-    from pydantic import ValidationError
-    from evolora.ecology.config import validation_line
-    try: settings = IslandsConfig(**asked)
-    except ValidationError as e: raise ValueError(validation_line(e, IslandsConfig)) from None
+    settings = checked_islands(asked)
     host_name = 'embedded' if host is None else host
     name = config if config is not None else 'ecology' if host_name in SHIPPED else 'real'
     load_config(name)

@@ -24,7 +24,6 @@ from ..ecology.config import PRESETS, EcologyConfig, changed_config, load_config
 from ..ecology.run_folder import config_hash
 from .baselines import CONDITIONS
 from .trainer import Condition
-from .island_arms import check_islands
 from .world_arms import check_knobs
 from ..utils.files import read_yaml
 
@@ -122,7 +121,6 @@ class Variant(_Model):
             found = Condition.model_validate(values)
             if found.source == 'life': found.config()
             check_knobs(found.serving, found.knobs)
-            check_islands(found.islands)
         except ValueError as error:
             what = validation_line(error) if isinstance(error, ValidationError) else error
             raise ValueError(f'{self.name}: {what}') from None
@@ -288,10 +286,8 @@ class Plan(_Model):
             if (c.of or c.name) not in CONDITIONS:
                 raise ValueError(f"conditions expected names out of {', '.join(CONDITIONS)}, or `of` one of these, "
                                  f"got {c.of or c.name!r}")
-            if c.changes.get('islands') and not self.measured.served:
-                raise ValueError(f'measured.served expected true where islands live, got false for {c.name}')
-            if self.measured.served and c.source != 'life':
-                raise ValueError(f'measured.served expected conditions that live, got {c.name}')
+            if (c.source != 'life') if self.measured.served else c.changes.get('islands'): raise ValueError(
+                f'measured.served expected conditions that live, and for islands true, got {c.name}')
             for world in self.worlds: c.condition(world)        # changes that do not fit end here
             for other in c.needs:
                 twin = next((x for x in self.conditions if x.name == other and x.name != c.name), None)

@@ -18,13 +18,14 @@ import numpy as np
 import pandas as pd
 import safetensors.torch
 from fastcore.basics import patch
-from pydantic import BaseModel, ConfigDict, Field, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer
 from safetensors import SafetensorError, safe_open
 
 from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.run_folder import config_hash
 from ..economy.prices import EconomyConfig, reward
 from ..host.model import Host
+from ..islands.plan import checked_islands
 from ..organelles.learning_rules import RULES
 from ..organelles.learning_trial import check_learning
 from ..organelles.lessons import Lesson
@@ -75,7 +76,15 @@ class Condition(BaseModel):
     def knobs(self) -> dict: "Of the one who decides who answers"; return self.changes.get('serving', {})
 
     @property
-    def islands(self) -> dict: "Settings of islands, where several ecologies live"; return self.changes.get('islands', {})
+    def islands(self) -> dict: # of `IslandsConfig`
+        "Where several ecologies live, what sets them apart"
+        return self.changes.get('islands', {})
+
+    @field_validator('changes')
+    @classmethod
+    def _islands(cls, changes):
+        if 'islands' in changes: checked_islands(changes['islands'])
+        return changes
 
     def settings(self) -> dict:
         "All that decides what this condition does, apart from host, seed and budget"

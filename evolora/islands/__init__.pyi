@@ -17,8 +17,8 @@ from .islands_folder import (
     PLAN as PLAN, STATUS as STATUS, is_islands as is_islands, place_of as place_of, status_of as status_of,
 )
 from .plan import (
-    IslandsConfig as IslandsConfig, Plan as Plan, TOPOLOGIES as TOPOLOGIES, made_plan as made_plan,
-    read_plan as read_plan, write_plan as write_plan,
+    IslandsConfig as IslandsConfig, Plan as Plan, TOPOLOGIES as TOPOLOGIES, checked_islands as checked_islands,
+    made_plan as made_plan, read_plan as read_plan, write_plan as write_plan,
 )
 from .island import (
     Island as Island, Report as Report,

@@ -51,8 +51,10 @@ def curves(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
         episodes = episodes.assign(epoch=episodes.generation // plan.islands.every, came=episodes.organelle.isin(came))
         found = episodes.groupby('epoch').agg(accuracy=('success', 'mean'), by_migrants=('came', 'mean'))
         alive = run.read('generations').assign(epoch=lambda t: t.generation // plan.islands.every)
-        rows.append(found.assign(island=i, alive=alive.groupby('epoch').alive.last()).reset_index())
-    return pd.concat(rows) if rows else pd.DataFrame(columns=['epoch', 'accuracy', 'by_migrants', 'island', 'alive'])
+        rows.append(found.assign(island=i, alive=alive.groupby('epoch').alive.last()).reset_index().assign(
+            generation=lambda t: (t.epoch + 1) * plan.islands.every))
+    return pd.concat(rows) if rows else pd.DataFrame(columns=['epoch', 'accuracy', 'by_migrants', 'island', 'alive',
+                                                                    'generation'])
 
 def crossings(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
     "A row a pair of islands and event: how many migrants arrived, were late, found no seat, or were refused"
@@ -72,16 +74,16 @@ def islands_table(folder: str | Path) -> pd.DataFrame:
     return found.set_index('island')
 
 # %% ../../nbs/14_islands/08_islands_view.ipynb #isv00009
-def _lines(table: pd.DataFrame, column: str, title: str, about: str) -> alt.LayerChart:
-    share, order = table[['epoch', 'island', column]].astype({column: float}).round(4), alt.Order('epoch:Q')
+def _lines(table: pd.DataFrame, column: str, title: str, about: str, unit: str) -> alt.LayerChart:
+    share = table[['generation', 'island', column]].astype({column: float}).round(4)
     point = alt.selection_point(name=f'near_{column}', on='pointerover', nearest=True, fields=['island'], empty=False)
-    x = alt.X('epoch:Q', title='epoch', axis=alt.Axis(format='d', grid=False, tickMinStep=1))
-    y = alt.Y(f'{column}:Q', title=None, axis=alt.Axis(format='%'), scale=alt.Scale(domain=[0, 1]))
-    seen = ['island:N', 'epoch:Q', alt.Tooltip(f'{column}:Q', format='.1%')]
-    base = alt.Chart(share).encode(x=x, y=y, detail='island:N', order=order, tooltip=seen)
-    mean = alt.Chart(share.groupby('epoch')[[column]].mean().round(4).reset_index()).mark_line(
+    x = alt.X('generation:Q', title='generation', axis=alt.Axis(format='d', grid=False, tickMinStep=1))
+    y = alt.Y(f'{column}:Q', title=unit, axis=alt.Axis(format='%'), scale=alt.Scale(domain=[0, 1]))
+    seen = ['island:N', 'generation:Q', alt.Tooltip(f'{column}:Q', format='.1%')]
+    base = alt.Chart(share).encode(x=x, y=y, detail='island:N', tooltip=seen)
+    mean = alt.Chart(share.groupby('generation')[[column]].mean().round(4).reset_index()).mark_line(
         color=BLUE, strokeWidth=3).encode(x=x, y=y)
-    last = share[share.epoch == share.epoch.max()][column] if len(share) else share[column]
+    last = share[share.generation == share.generation.max()][column] if len(share) else share[column]
     return alt.layer(
         base.mark_line(color=GREY, point=alt.OverlayMarkDef(size=12, color=GREY)).encode(
             opacity=alt.condition(point, alt.value(1), alt.value(.35)),
@@ -92,12 +94,13 @@ def _lines(table: pd.DataFrame, column: str, title: str, about: str) -> alt.Laye
 
 def chart_islands(table: pd.DataFrame) -> alt.LayerChart: # `curves`
     "Accuracy by epoch, a line an island, and their mean"
-    return _lines(table, 'accuracy', 'Answered right', 'each island in grey, the mean of all in blue; of its own world')
+    return _lines(table, 'accuracy', 'Answered right', 'each island in grey, the mean of all in blue; of its own world',
+                  'right (%)')
 
 def chart_migrants(table: pd.DataFrame) -> alt.LayerChart: # `curves`
     "By whom answers are given"
     return _lines(table, 'by_migrants', 'Answered by migrants',
-                  'or by their descendants; each island in grey, the mean of all in blue')
+                  'or by their descendants; each island in grey, the mean of all in blue', 'answers (%)')
 
 def chart_crossings(table: pd.DataFrame) -> alt.Chart: # `crossings`
     "Who has sent to whom"
@@ -106,7 +109,7 @@ def chart_crossings(table: pd.DataFrame) -> alt.Chart: # `crossings`
     total = total.assign(arrived=[int(arrived.get((a, b), 0)) for a, b in zip(total['from'], total.to)])
     return alt.Chart(total).mark_rect().encode(
         x=alt.X('to:O', title='to island', axis=alt.Axis(labelAngle=0)), y=alt.Y('from:O', title='from island'),
-        color=alt.Color('arrived:Q', title='found a seat', scale=alt.Scale(scheme='blues', domainMin=0),
+        color=alt.Color('arrived:Q', title='seats found (migrants)', scale=alt.Scale(scheme='blues', domainMin=0),
                         legend=alt.Legend(tickMinStep=1, format='d')),
         tooltip=['from:O', 'to:O', 'migrants:Q', 'arrived:Q']).properties(
         title=alt.Title('Crossings', subtitle='migrants that found a seat'), width=220, height=180,
