@@ -54,7 +54,7 @@ class Killer:
             self.left, self.killed = self.left - 1, self.killed + 1
 
 
-@pytest.mark.parametrize('workers, kills', [(1, 0), (2, 0), (2, 4)])
+@pytest.mark.parametrize('workers, kills', [(1, 0), (2, 3)])
 def test_the_tables_are_those_of_one_process(host, cluster, tmp_path, workers, kills):
     plan = IslandsConfig(islands=3, every=2)
     many(tmp_path / 'here', host, CONFIG, plan, crew=OneAfterTheOther).run(6)
