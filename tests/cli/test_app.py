@@ -1039,7 +1039,7 @@ def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
         '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
         'bench', 'bench throughput', 'bench hosts', 'bench real', 'bench study',
-        'bench generation', 'bench learning', 'bench memory', 'bench many', 'train',
+        'bench generation', 'bench learning', 'bench memory', 'bench many', 'bench islands', 'train', 'islands',
         'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
         'bench worlds', 'bench selection', 'bench society', 'bench attention', 'attention', 'attention evaluate',
         'attention evolve',
