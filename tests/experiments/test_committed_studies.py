@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_longer', 'untuned', 'worlds',
-             'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts', 'worlds_rivals', 'worlds_seats',
-             'worlds_static')
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_longer',
+             'selection_longest', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts',
+             'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
@@ -43,6 +43,7 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('longer', 'ecology', 'single', None), ('merges', 'with', 'without', 'routed'),
     ('merges', 'with', 'without', 'best'), ('untuned', 'ecology', 'single', None),
     ('selection_longer', 'ecology', 'single', None), ('selection_longer', 'ecology', 'specialists', None),
+    ('selection_longest', 'ecology', 'single', None), ('selection_longest', 'ecology', 'specialists', None),
     ('worlds_seats', 'ecology', 'recent', None), ('worlds_seats', 'ecology_other', 'recent_other', None),
     ('worlds_parts', 'births_other', 'bank_other', None), ('worlds_parts', 'ecology', 'drawn', None),
     ('worlds_parts', 'ecology', 'no_ageing', None), ('worlds_parts', 'ecology', 'family_books', None),
