@@ -60,9 +60,10 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
                                                     'RAY_ADDRESS, where it is set.')] = None,
             workers: Annotated[int | None, typer.Option(min=1, help='Islands that live at the same time there. '
                                                         'Default: as many as there is room for.')] = None,
-            cpus: Annotated[float, typer.Option(min=.001, max=1024, help='Cores that an island takes there.')] = 1.,
-            gpus: Annotated[float, typer.Option(min=0, max=1024, help='GPUs that an island takes there; .25: four '
-                                                'share one.')] = 0.,
+            cpus: Annotated[float | None, typer.Option(min=.001, max=1024, help='Cores that an island takes there. '
+                                                       'Default: 1.')] = None,
+            gpus: Annotated[float | None, typer.Option(min=0, max=1024, help='GPUs that an island takes there; .25: '
+                                                       'four share one. Default: none.')] = None,
             device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
             dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: like '
                                                       '`run`.')] = None,
@@ -74,15 +75,16 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
     asked = {name: value for name, value in asked.items() if value is not None}
     told = asked | dict(config=config, seed=seed, host=host)
     address = ray if ray is not None else os.environ.get('RAY_ADDRESS') or None
-    if address is None and workers: raise ValueError("--workers expected --ray, got none; in one process one island "
-                                                     "lives after the other")
+    alone = [f'--{k}' for k, x in dict(workers=workers, cpus=cpus, gpus=gpus).items() if x is not None]
+    if address is None and alone: raise ValueError(f"{alone[0]} expected --ray, got none; in one process one island "
+                                                   "lives after the other")
     folder, plan, loaded = (_gone_on_with(resume, out, told, device, dtype, threads) if resume else
-                            _begun(out, asked, config, seed, host, device, dtype, threads))
+                            _begun(out, asked, generations, config, seed, host, device, dtype, threads))
     from evolora.islands.islands import Islands, OneAfterTheOther
     if address is None: crew = OneAfterTheOther(folder, plan, loaded)
     else:
         from evolora.islands.on_ray import OnRay
-        crew = OnRay(folder, plan, loaded, address=address, cpus=cpus, gpus=gpus, workers=workers, log=log)
+        crew = OnRay(folder, plan, loaded, address=address, cpus=cpus or 1., gpus=gpus or 0., workers=workers, log=log)
     many = Islands(folder, plan, crew)
     try:
         with drawn_again() as draw:
@@ -102,13 +104,14 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
     print(f'report: evolora report {folder} --html\n'
           f'go on: evolora islands --resume {folder} --generations {2 * max(generations, int(table.generation.max()))}')
 
-def _begun(out, asked, config, seed, host, device, dtype, threads):
+def _begun(out, asked, generations, config, seed, host, device, dtype, threads):
     "Folder, plan and host of new islands"
     from evolora.ecology.config import load_config
     from evolora.host.downloads import SHIPPED
-    from evolora.islands.plan import checked_islands, made_plan, write_plan
+    from evolora.islands.plan import check_epochs, checked_islands, made_plan, write_plan
     from evolora.utils.files import check_new_folder
     settings = checked_islands(asked)
+    check_epochs(generations, settings.every)       # before anything is written
     host_name = 'embedded' if host is None else host
     name = config if config is not None else 'ecology' if host_name in SHIPPED else 'real'
     load_config(name)

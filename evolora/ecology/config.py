@@ -125,7 +125,7 @@ RENAMED = {'plasticity.step': 'plasticity.learning_rate', 'plasticity.momentum':
 def validation_line(error: ValidationError, model: type[BaseModel] | None = None) -> str: # what was to be made
     "The first fault that a model found, in one line; of an unknown key, which ones `model` knows"
     first = error.errors()[0]
-    where, what = '.'.join(map(str, first['loc'])), first['msg'].removeprefix('Value error, ')
+    where, what = '.'.join(map(_brief, first['loc'])), first['msg'].removeprefix('Value error, ')
     known, section = '', model
     if first['type'] == 'extra_forbidden':
         for part in first['loc'][:-1]: section = _section(section, part)
@@ -134,6 +134,9 @@ def validation_line(error: ValidationError, model: type[BaseModel] | None = None
     # Short at once: a few lines of YAML can stand for a billion values.
     got = '' if first['type'] in ('value_error', 'extra_forbidden') else f', got {short(first["input"])[:60]}'
     return f'{where}: {what}{got}{known}' if where else f'{what}{got}'
+
+def _brief(part: str | int) -> str: # of somebody's file
+    return text if (text := str(part)[:60]).isprintable() else repr(text)
 
 def _section(model: type[BaseModel] | None, part: str | int) -> type[BaseModel] | None:
     "The model of a field, also of the elements of a list of models"

@@ -109,6 +109,8 @@ class Ecology:
             applied = self.controls.apply(self.generation)
             self.tune()
             self.society.heard(applied.feedback)
+            # Whoever was judged may just have left.
+            applied = applied._replace(examples=[e for e in applied.examples if e[2] in self.population])
             with self._timed('serve'): service, learned, scored = self.serving.rounds(applied, questions)
             self.succession.observe(service.episodes)
             self._look_back()

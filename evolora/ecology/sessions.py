@@ -203,9 +203,13 @@ def _check_rest(run: Run, manifest: dict) -> None:
 
 # %% ../../nbs/07_ecology/16_sessions.ipynb #843c3f87
 def resume_session(folder: str | Path, host: Host | None = None, *, # default: the run's, loaded as it was
-                   every: int = 10, log: Callable[[str], None] = lambda line: None) -> Session:
+                   every: int = 10, log: Callable[[str], None] = lambda line: None,
+                   alone: bool = True) -> Session: # not as one of several islands
     "Resume a run from its latest checkpoint; ValueError for all that differs or is damaged, and nothing is changed"
     _check_interval(every)
+    if alone and (around := Path(folder).resolve().parent / 'islands.json').is_file(): raise ValueError(
+        f"expected a run of its own, got the island {folder}, which waits for migrants of others; go on with `evolora "
+        f"islands --resume {around.parent}`")
     with about(folder): return _resumed(Path(folder), host, every, log)
 
 def _resumed(folder: Path, host: Host | None, every: int, log: Callable[[str], None]) -> Session:

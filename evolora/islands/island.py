@@ -28,6 +28,7 @@ class Report:
     row: dict[str, float]           # generation, alive, accuracy, energy, and what has become of migrants
     departures: list[Departure]     # that nobody has confirmed
     marks: dict[int, int]           # island → last epoch of it that has arrived here
+    safe: dict[int, int]            # the same in the checkpoint before this one, to which one may have to return
     totals: dict[str, float]        # money by book
     sent: Flows
     received: Flows
@@ -37,21 +38,23 @@ class Report:
 class Island:
     "One island of a plan, in its folder: begun, or gone on with from its last checkpoint"
     def __init__(self, folder: str | Path, plan: Plan, number: int, host: Host, patience: float = 0.): # seconds
-        self.number, self.plan, path = number, plan, place_of(folder, number)
+        self.number, self.plan, self.safe, path = number, plan, {}, place_of(folder, number)
         deadline = time.monotonic() + patience
         while True:     # the one that had it before may still be dying
             try:
                 self.session = self._session(path, host)
                 break
             except ValueError as error:
-                if 'is at work' not in str(error) or time.monotonic() > deadline: raise
+                dying = 'is at work' in str(error) or 'which exists' in str(error)
+                if not dying or time.monotonic() > deadline: raise
                 time.sleep(.2)
 
     def _session(self, path: Path, host: Host):
         every = self.plan.islands.every
         if (path / 'run.json').is_file():
-            session = resume_session(path, host, every=every)
-            if session.ecology.config == self.plan.config_of(self.number): return session
+            session = resume_session(path, host, every=every, alone=False)
+            own = self.plan.config_of(self.number), self.plan.seed_of(self.number)
+            if (session.ecology.config, session.ecology.seed) == own: return session
             session.close()
             raise ValueError(f"{path} expected an island of its plan, got one of another; restore the folder")
         return begin_session(path, host, self.plan.config_of(self.number), seed=self.plan.seed_of(self.number),
@@ -70,12 +73,14 @@ class Island:
         "To the end of an epoch, or of a generation if that is asked for, and a checkpoint; not one that is over"
         # Whoever was told before may have died after the checkpoint and before the report.
         if epoch is not None and self.migration.epoch > epoch: return self.report()
+        before = dict(self.migration.marks)
         self.migration.confirm(confirmed or {})
         lines = self.migration.receive(arrivals)
         while True:
             self.session.step()
             if self.session.ecology.generation % self.plan.islands.every == 0 or stop(): break
         self.session.save()
+        self.safe = before
         return self.report(lines)
 
     def report(self, lines: Sequence[str] = ()) -> Report:
@@ -87,6 +92,7 @@ class Island:
                    accuracy=last.get('accuracy', float('nan')), energy=fsum(totals.values()) / len(totals),
                    left=count('sent'), arrived=count('arrived'), late=count('late', 'no seat'),
                    refused=count('refused'), seconds=fsum(g.timing['seconds'] for g in e.history))
-        return Report(self.number, e.generation, m.epoch, row, list(m.departures), dict(m.marks), totals,
+        return Report(self.number, e.generation, m.epoch, row, list(m.departures), dict(m.marks), dict(self.safe),
+                      totals,
                       {i: dict(x) for i, x in m.sent.items()}, {i: dict(x) for i, x in m.received.items()},
                       {i: dict(x) for i, x in m.refused.items()}, list(lines))

@@ -11,7 +11,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
@@ -25,7 +24,7 @@ from ..host.model import Host
 from .island import Island, Report
 from .islands_folder import STATUS
 from .migration import Departure
-from .plan import IslandsConfig, Plan, made_plan, read_plan, write_plan
+from .plan import IslandsConfig, Plan, check_epochs, made_plan, read_plan, write_plan
 from ..utils.files import locked, write_whole
 from ..utils.terminal import stop_softly
 
@@ -46,26 +45,32 @@ class Crew(Protocol):
 
 class OneAfterTheOther:
     "A crew in this process"
-    def __init__(self, folder: str | Path, plan: Plan, host: Host):
-        self.folder, self.plan, self.host, self.islands = Path(folder), plan, host, []
+    def __init__(self, folder: str | Path, plan: Plan, host: Host, *, most: int = 256): # islands that are open at once
+        self.folder, self.plan, self.host, self.most = Path(folder), plan, host, most
+        self.islands: dict[int, Island] = {}        # that are open, the one that was used last at the end
         self.errands: deque[Errand] = deque()
-        self.stack = ExitStack()
 
     def begin(self, stop: Callable[[], bool]) -> list[Report]:
         self.stopped = stop
-        for i in range(self.plan.islands.islands):
-            self.islands.append(Island(self.folder, self.plan, i, self.host))
-            self.stack.callback(self.islands[-1].close)
-        return [island.report() for island in self.islands]
+        self.islands, self.errands = {}, deque()
+        return [self.island(i).report() for i in range(self.plan.islands.islands)]
+
+    def island(self, i: int) -> Island:
+        "An island, opened; of those that are open the one that was used longest ago is closed if there are too many"
+        island = self.islands.pop(i, None) or Island(self.folder, self.plan, i, self.host, patience=5.)
+        self.islands[i] = island
+        if len(self.islands) > self.most: self.islands.pop(next(iter(self.islands))).close()
+        return island
 
     def submit(self, errand: Errand) -> None: self.errands.append(errand)
 
     def wait(self) -> Report | None:
         if not self.errands or self.stopped(): return None
         island, *what = self.errands.popleft()
-        return self.islands[island].live(*what, stop=self.stopped)
+        return self.island(island).live(*what, stop=self.stopped)
 
-    def close(self) -> None: self.stack.close()
+    def close(self) -> None:
+        for island in self.islands.values(): island.close()
 
 # %% ../../nbs/14_islands/06_islands.ipynb #iss00009
 class Islands:
@@ -86,20 +91,22 @@ class Islands:
         if i in self.busy or own.epoch >= epochs: return None
         if c.waits and any(known[s].epoch < own.epoch for s in senders): return None
         due = own.epoch - 1 if c.waits else math.inf
-        arrivals = [d for s in senders for d in known[s].departures
-                    if d.booking.ticket.to == i and own.marks.get(s, -1) < d.booking.ticket.epoch <= due]
-        return Errand(i, arrivals, {j: known[j].marks.get(i, -1) for j in self.plan.neighbours(i)}, own.epoch)
+        arrivals = [d for s in senders for d in known[s].departures if (t := d.booking.ticket).to == i
+                    and t.island == s and own.marks.get(s, -1) < t.epoch <= due]
+        # What has arrived is let go when no checkpoint is left that lacks it.
+        return Errand(i, arrivals, {j: known[j].safe.get(i, -1) for j in self.plan.neighbours(i)}, own.epoch)
 
     def run(self, generations: int, *, # of each island, in total
             on_report: Callable[['Islands', Report | None], None] = lambda islands, report: None) -> pd.DataFrame:
         "Until each has lived so many generations; Ctrl-C ends what is under way and keeps it. A row an island"
         every = self.plan.islands.every
-        if generations < every or generations % every: raise ValueError(
-            f"generations expected whole epochs of {every}, got {generations}; take "
-            f"{max(1, round(generations / every)) * every}")
+        check_epochs(generations, every)
         with locked(self.folder), stop_softly() as stop:
             try:
                 for report in self.crew.begin(lambda: stop['asked']): self.reports[report.island] = report
+                if not self.audit().balanced: raise ValueError(
+                    f"{self.folder} expected islands whose checkpoints fit together, got money that is nowhere or "
+                    f"twice ({self.audit().discrepancy:.3g}); restore the whole folder from a copy")
                 on_report(self, None)
                 able = [*self.reports]
                 while True:
@@ -116,8 +123,9 @@ class Islands:
                     on_report(self, report)
             finally:
                 self.busy.clear()
-                if self.reports: self._note(last=True)
-                self.crew.close()
+                try:
+                    if self.reports: self._note(last=True)
+                finally: self.crew.close()
         return self.table()
 
     def table(self) -> pd.DataFrame:

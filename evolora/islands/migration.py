@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ..ecology.parts import Bill, Part, PartConfig
 from ..economy.prices import nonnegative
-from ..host.adapters import Factors
+from ..host.adapters import Factors, check_factors
 from .migrants import Booking, Papers, Ticket, contents, fingerprint_of, pack, unpack
 from ..organelles.population import Organelle
 
@@ -118,15 +118,17 @@ def confirm(self: Migration, marks: dict[int, int]) -> None: # island → last e
 @patch
 def receive(self: Migration, arrivals: Sequence[Departure]) -> list[str]:
     "Take in what has arrived since, to land with the next generation; says who was refused, each in a line"
-    refused, marks = [], dict(self.marks)
+    refused, marks, known = [], dict(self.marks), set()
     for booking, data in sorted(((d.booking, d.data) for d in arrivals), key=lambda d: d[0].ticket):
         ticket = booking.ticket
-        if ticket.epoch <= self.marks.get(ticket.island, -1): continue      # it has arrived before
+        if ticket.epoch <= self.marks.get(ticket.island, -1) or ticket in known: continue   # it has arrived before
+        known.add(ticket)
+        if ticket.to != self.config.island:             # nothing that is booked here
+            refused.append(f'migrant {ticket}: expected one for island {self.config.island}, got one for {ticket.to}; '
+                           'it does not land')
+            continue
         marks[ticket.island] = ticket.epoch
         try:
-            if ticket.to != self.config.island: raise ValueError(
-                f'migrant {ticket}: expected one for island {self.config.island}, got one for {ticket.to}; it does not '
-                'land')
             if booking.energy.keys() != self.ecology.market.books.keys(): raise ValueError(
                 f'migrant {ticket}: expected money for {len(self.ecology.market.books)} books, got it for '
                 f'{len(booking.energy)}; islands that trade have the same families')
@@ -135,35 +137,38 @@ def receive(self: Migration, arrivals: Sequence[Departure]) -> list[str]:
         except ValueError as error:
             refused.append(str(error))
             _add(self.refused, ticket.island, booking.energy)
-            self.note('refused', others=[str(ticket)], energy=fsum(booking.energy.values()))
+            self.note('refused', others=[str(ticket)])
     self.marks = marks
     return refused
 
 @patch
 def heard(self: Migration, feedback: Sequence[dict]) -> None:
     "At the beginning of a generation, those that wait land"
-    for ticket, papers, factors in self.waiting: self._land(ticket, papers, factors)
+    landed: set[str] = set()        # none of these leaves for another one
+    for ticket, papers, factors in self.waiting: self._land(ticket, papers, factors, landed)
     self.waiting = []
 
 @patch
-def _land(self: Migration, ticket: Ticket, papers: Papers, factors: Factors) -> None:
+def _land(self: Migration, ticket: Ticket, papers: Papers, factors: Factors, landed: set[str]) -> None:
     e, late = self.ecology, self.epoch - ticket.epoch - 1
     numbers = dict(energy=fsum(papers.energy.values()), late=late)
-    if late > self.config.stale or not self._seat():
+    if late > self.config.stale or not self._seat(landed):
         e.market.admit(None, papers.energy)
         return self.note('late' if late > self.config.stale else 'no seat', others=[str(ticket)], **numbers)
     born = e.demography.arrive(factors, traits=papers.traits, updates=papers.updates, generation=e.generation,
                                energy=papers.energy)
+    landed.add(born.id)
     self.came[born.id] = list(papers.came)
     self.note('arrived', born.id, [str(ticket), papers.came[-1] if papers.came else ''], **numbers)
 
 @patch
-def _seat(self: Migration) -> bool:
-    "Whether a seat is free, after the one that is missed least has left if need be"
+def _seat(self: Migration, stay: set[str]) -> bool:
+    "Whether a seat is free, after the one that is missed least has left if need be; whoever leads a family stays"
     e = self.ecology
     if len(e.population) < e.config.capacity: return True
-    able = [o.id for o in e.population if not e.population.is_noop(o.id) and e.society.allows('leave', o.id)
-            and e.plasticity.own[o.slot] >= e.config.market.protect]
+    stay = stay | {e.market.leader(f) for f in e.market.families}
+    able = [o.id for o in e.population if o.id not in stay and not e.population.is_noop(o.id)
+            and e.society.allows('leave', o.id) and e.plasticity.own[o.slot] >= e.config.market.protect]
     if not able: return False
     leaves, reason, bill = e.serving.missed_least(able)
     self._owed += bill
@@ -192,14 +197,32 @@ def _flows(tree: dict) -> Flows:
     return {int(i): {str(b): nonnegative('money', x).item() for b, x in energy.items()} for i, energy in tree.items()}
 
 @patch
+def _check(self: Migration, tickets: Sequence[Ticket]) -> None:
+    "ValueError for a state that this part did not write"
+    c, own = self.config, lambda t: (t.island == self.config.island and t.to in self.config.to
+                                     and t.epoch >= 0 and 0 <= t.number < self.config.migrants)
+    if len({*tickets}) < len(tickets) or not all(map(own, tickets)) or not all(e >= 0 for e in self.marks.values()):
+        raise ValueError(f'expected departures of island {c.island} to {c.to}, each once, got others; restore the '
+                         'state from a copy')
+    for to in c.to:
+        for book in self.ecology.market.books:
+            out = fsum(d.booking.energy.get(book, 0.) for d in self.departures if d.booking.ticket.to == to)
+            if out > self.sent.get(to, {}).get(book, 0.) + 1e-9: raise ValueError(
+                f'expected departures that were paid for, got {out:.6g} in {book!r:.40}; restore the state from a copy')
+
+@patch
 def restore(self: Migration, state: dict) -> None:
+    p = self.ecology.population
+    departures, waiting = [*map(_read, state['departures'])], [*map(_read, state['waiting'])]
+    for _, _, factors in (*departures, *waiting): check_factors(factors, p.shapes, p.max_rank)
     self.departures = []
-    for ticket, papers, factors in map(_read, state['departures']):
+    for ticket, papers, factors in departures:
         data = pack(papers, factors)            # the same bytes as before
         self.departures.append(Departure(Booking(ticket, fingerprint_of(data), papers.energy), data))
-    self.waiting = [*map(_read, state['waiting'])]
+    self.waiting = waiting
     self.sent, self.received, self.refused = (_flows(state[name]) for name in ('sent', 'received', 'refused'))
     self.counts = Counter({str(what): int(n) for what, n in state['counts'].items()})
     self.marks = {int(i): int(epoch) for i, epoch in state['marks'].items()}
+    self._check([ticket for ticket, *_ in departures])
     self.came = {str(id): [*map(str, names)] for id, names in state['came'].items()}
     self._owed = Bill(*nonnegative('owed', state['owed']).tolist())

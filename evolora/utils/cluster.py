@@ -72,9 +72,9 @@ def machines(ray) -> dict[str, object]:
     return {f"{node['NodeManagerHostname']}:{node['NodeManagerPort']}": On(node['NodeID'], soft=False)
             for node in ray.nodes() if node['Alive'] and node['Resources'].get('CPU')}
 
-def as_here() -> dict:
+def as_here(threads: int | None = None) -> dict: # default: what OMP_NUM_THREADS says, or 1
     "The environment of a worker: as many threads as this process has"
-    return {'env_vars': {'OMP_NUM_THREADS': os.environ.get('OMP_NUM_THREADS', '1')}}
+    return {'env_vars': {'OMP_NUM_THREADS': str(threads or os.environ.get('OMP_NUM_THREADS', '1'))}}
 
 def head_answers(ray, tries: int = 3) -> bool:
     "Whether the head of the cluster can be reached; much of Ray waits a minute for one that cannot, and then exits"
@@ -92,12 +92,15 @@ def need_head(ray) -> None:
         "expected the head of the Ray cluster, got no answer from it any more; start it again, and go on with what is "
         "kept")
 
-def first_done(ray, waiting: list): # of references
+def first_done(ray, waiting: list, # of references
+               full: Callable[[], None] = lambda: None): # called each minute in which the cluster has no core left
     "The next one that is done; ValueError where the head of the cluster is gone"
     while True:
-        done, _ = ray.wait(waiting, num_returns=1, timeout=5)
-        if done: return done[0]
-        need_head(ray)
+        for _ in range(12):
+            done, _ = ray.wait(waiting, num_returns=1, timeout=5)
+            if done: return done[0]
+            need_head(ray)
+        if not ray.available_resources().get('CPU'): full()
 
 def _attempt(make: Callable, piece: tuple):
     "What came of a piece: True and the result, or False and the reason in one line"
@@ -127,9 +130,10 @@ def cluster_each(ray, make: Callable, pieces: Iterable[tuple], *, num_cpus: floa
     finally:
         for one in waiting: ray.cancel(one, force=True)
 
-def agree(ray) -> None:
+def agree(ray, threads: int | None = None) -> None: # as `as_here` has it
     "ValueError unless every machine of the cluster is as this one"
-    here = facts() | {'threads': os.environ.get('OMP_NUM_THREADS', '1')}
-    remote = ray.remote(num_cpus=0, runtime_env=as_here())(facts)
+    env = as_here(threads)
+    here = facts() | {'threads': env['env_vars']['OMP_NUM_THREADS']}
+    remote = ray.remote(num_cpus=0, runtime_env=env)(facts)
     sent = {name: remote.options(scheduling_strategy=there).remote() for name, there in machines(ray).items()}
     unlike(here, {name: ray.get(one) for name, one in sent.items()})

@@ -47,7 +47,7 @@ def test_a_file_becomes_adapters(jobs, capsys):
 @pytest.mark.parametrize('text, said', [
     ('data: none.jsonl\n', 'none.jsonl: expected a file of JSON lines'), ('data: [', 'expected YAML'),
     ('data: mine.jsonl\nparalel: 4\n', 'did you mean parallel?'), ('data: mine.jsonl\nblocks: 9\n', 'at most 4'),
-    ('data: mine.jsonl\nrate: 1e9\n', 'less than or equal'), ('data: mine.jsonl\nname: Ä b\n', 'letters, digits'),
+    ('data: mine.jsonl\nrate: 1e9\n', 'less than or equal'), ('data: mine.jsonl\nname: Ä b\n', 'letters from a to z'),
     ('data: mine.jsonl\nrnk: 4\n', "got 'rnk'; did you mean rank?"), ('rank: 4\n', 'expected data, got none'),
     ('data: mine.jsonl\nrank: 0\n', 'rank: Input should be greater than or equal to 1, got 0'),
     ('data: mine.jsonl\nobjective: dpo\n', 'dpo expected a chosen and a rejected reply'),

@@ -314,7 +314,7 @@ def test_it_goes_on_bit_for_bit(host, chance, tmp_path, changes):
     (lambda s: s['books'][''].update(bets=-1), 'a number of bets'),
     (lambda s: s['books'][''].update(moved=[['o1', 'bet', '1e9']]), 'invalid literal'),
     (lambda s: s['books'][''].update(moved=[['stranger', 'bet', '1/2']]), 'movements that sum to 0'),
-    (lambda s: s['books'][''].update(moved=[['o1', 'gift', '0/1']]), 'each for one of account, bet'),
+    (lambda s: s['books'][''].update(moved=[['o1', 'gift', '0/1']]), 'each for one of account'),
     (lambda s: s['books']['string.sort'].update(total=2.), 'stakes that sum to 2.0'),
     (lambda s: s['trust']['string.sort'].update(stakes={'all': 1.}, past={'all': 1.}), "trust in 'all' and 'own'"),
     (lambda s: s['trust']['string.sort'].update(stakes={}, past={}), "trust in 'all' and 'own'")])

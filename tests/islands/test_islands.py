@@ -2,6 +2,7 @@
 import json
 import math
 import random
+import shutil
 import signal
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.run_folder import TABLES
+from evolora.ecology.sessions import resume_session
 from evolora.economy.market import Market, MarketConfig, likelihood_of
 from evolora.host.model import load_host
 from evolora.islands.island import Island
@@ -60,7 +62,7 @@ class Chance(OneAfterTheOther):
         self.rng.shuffle(self.errands)
         island, arrivals, confirmed, epoch = self.errands.popleft()
         while self.rng.random() < self.chance:
-            one = self.islands[island]
+            one = self.island(island)
             if self.rng.random() < .5:
                 one.migration.receive(arrivals)                 # a generation is lived, and forgotten
                 one.session.step()
@@ -68,7 +70,7 @@ class Chance(OneAfterTheOther):
             one.close()
             self.islands[island] = Island(self.folder, self.plan, island, self.host)
             self.died += 1
-        return self.islands[island].live(arrivals, confirmed, epoch)
+        return self.island(island).live(arrivals, confirmed, epoch)
 
 
 def many(folder, host, config, islands, *, seed=1, crew=OneAfterTheOther, **how):
@@ -100,7 +102,7 @@ def test_without_waiting_nothing_comes_twice_and_nothing_is_lost(host, tmp_path,
     sent, came = events(tmp_path / 'all', 4)
     open_ = [str(d.booking.ticket) for r in found.reports.values() for d in r.departures
              if d.booking.ticket.epoch > found.reports[d.booking.ticket.to].marks.get(r.island, -1)]
-    waiting = [str(t) for island in found.crew.islands for t, *_ in island.migration.waiting]
+    waiting = [str(t) for island in found.crew.islands.values() for t, *_ in island.migration.waiting]
     assert sorted(sent) == sorted(came + open_ + waiting)
 
 
@@ -127,7 +129,7 @@ def test_islands_whose_worlds_differ_ask_for_different_answers(tmp_path):
                                                     'max_new_tokens': 12, 'cells': ['string.sort:1', 'word.count:1']})
     found = many(tmp_path / 'apart', habits, config, IslandsConfig(islands=2, every=2, apart=1))
     found.run(4)
-    worlds = [[e.world.number(g) for g in range(4)] for e in (i.session.ecology for i in found.crew.islands)]
+    worlds = [[found.crew.islands[i].session.ecology.world.number(g) for g in range(4)] for i in range(2)]
     assert worlds == [[0, 0, 1, 1], [1, 1, 2, 2]] and found.audit().balanced
 
 
@@ -182,8 +184,9 @@ def test_a_folder_of_another_plan_host_or_owner_is_refused(host, tmp_path):
     with pytest.raises(ValueError, match='which exists'): begin_islands(tmp_path / 'two', host, CONFIG, plan)
     path = tmp_path / 'two/islands.json'
     text = path.read_text()
-    for old, new, said in [('"every": 2', '"every": 4', 'island of its plan'), (host.weights_hash(), '0' * 16,
-                            'the circumstances'), ('"islands": 2', '"islands": 1', 'greater than'),
+    for old, new, said in [('"every": 2', '"every": 4', 'an edited one'), ('"seed": 1', '"seed": 2', 'an edited one'),
+                           (host.weights_hash(), '0' * 16, 'an edited one'), ('"waits": true', '"waits": false',
+                                                                              'an edited one'),
                            ('evolora.islands.1', 'evolora.islands.9', 'a plan of islands')]:
         path.write_text(text.replace(old, new))
         with pytest.raises(ValueError, match=said) as error: resume_islands(tmp_path / 'two', host).run(4)
@@ -225,3 +228,113 @@ def test_whatever_is_sent_arrives_or_is_in_flight(moves):
 def test_senders_are_those_whose_neighbour_one_is(host, topology, n):
     plan = made_plan(IslandsConfig(islands=n, topology=topology), CONFIG, host)
     assert all(sorted(plan.senders(i)) == [j for j in range(n) if i in plan.neighbours(j)] for i in range(n))
+
+
+# --- what a hostile reader found
+
+def delivered(host, seed=0, **changes):
+    "An ecology on island 1, and a migrant for it from island 0"
+    part = lambda i: {'society': {'migration': {'island': i, 'to': [1 - i], 'every': 2}}}
+    here, there = (Ecology(host, changed_config(CONFIG, part(i) | changes), seed=seed + i) for i in range(2))
+    here.run(2, log=None)
+    return here, there, here.society['migration'].departures
+
+
+def test_a_delivery_twice_in_one_or_with_a_foreign_ticket_changes_nothing(host):
+    _, there, left = delivered(host)
+    part = there.society['migration']
+    part.receive([*left, *left])
+    assert len(part.waiting) == len(left) == 1
+    foreign = Departure(left[0].booking._replace(ticket=Ticket(7, 10**15, 5, 0)), left[0].data)
+    assert 'expected one for island 1' in part.receive([foreign])[0] and set(part.marks) == {0}
+
+
+@pytest.mark.parametrize('spoil', [
+    lambda f: {n: (A * 0 + 1e19, B) for n, (A, B) in f.items()}, lambda f: {n: (A, B * torch.inf) for n, (A, B) in
+                                                                          f.items()},
+    lambda f: {n: (A.double(), B) for n, (A, B) in f.items()}, lambda f: {n: (A[0, 0], B) for n, (A, B) in f.items()}])
+def test_weights_that_would_break_an_island_do_not_land(host, spoil):
+    here, there, left = delivered(host)
+    factors = spoil(here.population.factors('o1'))
+    energy = left[0].booking.energy
+    data = pack(papers(host, Ticket(0, 0, 1, 0), here.population, 'o1', energy=energy), factors)
+    found = there.society['migration'].receive([Departure(Booking(Ticket(0, 0, 1, 0), fingerprint_of(data), energy),
+                                                          data)])
+    assert len(found) == 1 and '\n' not in found[0] and len(found[0]) < 400
+    there.run(1, log=None)
+    assert there.market.audit().balanced and there.society['migration'].counts['refused'] == 1
+
+
+@pytest.mark.parametrize('energy', [-.1, 1e308, math.nan])
+def test_money_that_no_island_can_have_does_not_land(host, energy):
+    here, there, left = delivered(host)
+    one = left[0]
+    text = one.data.replace(str(one.booking.energy['']).encode(), str(energy).encode())
+    booking = one.booking._replace(energy=one.booking.energy | {'': energy}, sha256=fingerprint_of(text))
+    assert len(there.society['migration'].receive([Departure(booking, text)])) == 1
+    there.run(1, log=None)
+
+
+def test_whoever_leads_or_has_just_landed_keeps_its_seat(host):
+    here, there, left = delivered(host)
+    there.run(6, log=None)
+    leaders, energy = {there.market.leader(f) for f in there.market.families}, left[0].booking.energy
+    several = []
+    for k in range(4):
+        ticket = Ticket(0, 3, 1, k)
+        found = pack(papers(host, ticket, here.population, 'o1', energy=energy, updates=9),
+                     here.population.factors('o1'))
+        several.append(Departure(Booking(ticket, fingerprint_of(found), energy), found))
+    there.society['migration'].receive(several)
+    there.society['migration'].heard([])
+    assert leaders <= {*there.population.ids} and there.market.audit().balanced
+    counts = there.society['migration'].counts
+    assert counts['arrived'] + counts['no seat'] == 4
+
+
+def test_who_was_judged_may_leave_for_a_migrant(host):
+    here, there, left = delivered(host, feedback=1., capacity=2)
+    there.run(2, log=None)
+    for id in there.population.ids: there.feedback(id, 'What is 2 plus 2?', '4', True)
+    there.society['migration'].receive(left)
+    there.run(1, log=None)
+
+
+def test_an_older_checkpoint_of_one_island_loses_nobody(host, tmp_path):
+    plan = IslandsConfig(islands=3, every=1)
+    many(tmp_path / 'whole', host, CONFIG, plan).run(6)
+    many(tmp_path / 'back', host, CONFIG, plan).run(4)
+    latest = sorted((place_of(tmp_path / 'back', 1) / 'checkpoints').iterdir())[-1]
+    shutil.rmtree(latest)
+    again = resume_islands(tmp_path / 'back', host)
+    again.run(6)
+    assert written(tmp_path / 'whole', 3) == written(tmp_path / 'back', 3) and again.audit().balanced
+
+
+def test_an_island_does_not_live_alone_and_islands_may_be_few_at_a_time(host, tmp_path):
+    plan = IslandsConfig(islands=4, every=1)
+    found = many(tmp_path / 'four', host, CONFIG, plan, most=2)
+    found.run(1)
+    assert found.run(2).generation.tolist() == [2] * 4 and len(found.crew.islands) == 2
+    with pytest.raises(ValueError, match='evolora islands --resume'):
+        resume_session(place_of(tmp_path / 'four', 1), host)
+    many(tmp_path / 'all', host, CONFIG, plan).run(2)
+    assert written(tmp_path / 'four', 4) == written(tmp_path / 'all', 4)
+
+
+@pytest.mark.parametrize('edit', [
+    lambda m: m['departures'][0]['ticket'].__setitem__(0, 2), lambda m: m['departures'][0]['ticket'].__setitem__(2, 9),
+    lambda m: m['departures'][0]['papers']['energy'].update({'': 50.}), lambda m: m['marks'].update({'0': -1}),
+    lambda m: m['departures'][0]['papers']['energy'].update({'': -.5}),
+    lambda m: m['departures'].append(m['departures'][0]), lambda m: m['sent']['1'].update({'': 3.})])
+def test_an_edited_state_is_refused(host, edit):
+    here, there, left = delivered(host)
+    state = json.loads(json.dumps(here.society['migration'].state(), default=lambda t: t.tolist()))
+    as_tensors = lambda d: {n: {x: torch.tensor(t) for x, t in AB.items()} for n, AB in d.items()}
+    edit(state)
+    for one in state['departures']: one['factors'] = as_tensors(one['factors'])
+    books = dict(here.market.abroad)
+    try: here.society['migration'].restore(state)
+    except ValueError: return
+    # What a checkpoint asks beside it.
+    assert any(abs(books[b] - x) > 1e-9 for b, x in here.society['migration'].abroad().items())

@@ -84,7 +84,7 @@ def test_a_folder_that_a_machine_does_not_see_is_refused(host, cluster, tmp_path
 
 def test_an_island_that_dies_again_and_again_ends_the_run_by_name(host, cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(on_ray, '_Actor', type('Dies', (), {'__init__': lambda self, *args: None,
-                                                            'begin': lambda self: os._exit(1)}))
+                                                            'live': lambda self, *what: os._exit(1)}))
     found = many(tmp_path / 'one', host, CONFIG, IslandsConfig(islands=2, every=2), crew=OnRay, address='local')
     with pytest.raises(ValueError, match=r'island \d: expected a report, got a process that died 5 times'): found.run(2)
 
@@ -96,12 +96,12 @@ def test_an_error_of_an_island_comes_back_in_one_line(host, cluster, tmp_path):
     with pytest.raises(ValueError, match='island 1: .*run.json'): found.run(2)
 
 
-def test_more_islands_than_cores_share_them(host, cluster, tmp_path):
+def test_more_islands_than_cores_share_processes(host, cluster, tmp_path):
     said = []
     found = many(tmp_path / 'five', host, CONFIG, IslandsConfig(islands=5, every=1), crew=OnRay, address='local',
                  log=said.append)
     found.run(1)
-    assert said == ['5 islands share 2 cores, 0.4 each'] and found.crew.workers == 2
+    assert said == ['5 islands share 2 processes'] and len(found.reports) == 5
 
 
 # --- as a person starts it
@@ -155,3 +155,10 @@ def test_a_head_that_dies_leaves_one_line_and_a_folder_that_goes_on(host, tmp_pa
     lived = max(r['generation'] for r in status_of(folder)) + 2
     table = resume_islands(folder, host).run(lived - lived % 2)
     assert table.generation.min() >= lived - 1
+
+
+def test_what_no_machine_has_is_said(host, cluster, tmp_path):
+    for how in (dict(cpus=3.), dict(gpus=1.)):
+        found = many(tmp_path / f'x{[*how][0]}', host, CONFIG, IslandsConfig(islands=2, every=1), crew=OnRay,
+                     address='local', **how)
+        with pytest.raises(ValueError, match='got none in this cluster; ask for less'): found.run(1)
