@@ -26,11 +26,11 @@ def _line(islands, report) -> str:
     r = report.row
     right = f'{r["accuracy"]:.1%} right, ' if r['accuracy'] == r['accuracy'] else ''
     return (f'island {report.island}: generation {report.generation}, {right}{r["alive"]} alive, {r["arrived"]} of '
-            f'{r["arrived"] + r["late"] + r["refused"]} migrants found a seat')
+            f'{r["arrived"] + r["late"] + r["no_seat"] + r["refused"]} migrants found a seat')
 
 def _shown(table):
     "For 80 columns"
-    names = dict(generation='lived', accuracy='right', energy='money', arrived='came')
+    names = dict(generation='lived', accuracy='right', energy='money', arrived='came', no_seat='no seat', refused='bad')
     return table.drop(columns='seconds').round(3).reset_index().rename(columns=names)
 
 def _title(islands) -> str:
@@ -95,7 +95,7 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
         raise ValueError(f'{folder}: {e.strerror or e}; mend it, then: evolora islands --resume {folder} --generations '
                          f'{generations}') from None
     for line in many.lines: log(line)
-    show(_shown(table), _title(many))
+    show(_shown(table.drop(columns='state')), _title(many))
     found = many.audit()
     print(f"money: {found.begun:g} to begin with, {found.held:.4f} on islands, {found.in_flight:.4f} in flight, "
           f"{found.refused:.4f} refused; {'balanced' if found.balanced else f'off by {found.discrepancy:.3g}'}")

@@ -11,7 +11,6 @@ import random
 import signal
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +57,7 @@ class Lived:
 
 def lived(host: Host, config: EcologyConfig, islands: IslandsConfig, generations: int, *,
           workers: int | None = None, # None: one after the other in this process
-          kills: int = 0, every: float = 2., # seconds between two kills, about
+          kills: int = 0, # of processes, at random reports
           tick: Callable = lambda: None) -> Lived:
     "Islands in a folder of their own, which is gone afterwards"
     plan = made_plan(islands, config, host, seed=1)
@@ -66,32 +65,27 @@ def lived(host: Host, config: EcologyConfig, islands: IslandsConfig, generations
         folder = write_plan(Path(out) / 'islands', plan)
         crew = OneAfterTheOther(folder, plan, host) if workers is None else OnRay(folder, plan, host, address='local',
                                                                                   workers=workers)
-        killer = Killer(kills, every) if kills else None
-        found = Lived(folder, Islands(folder, plan, crew), generations, tick)
-        found.killed = killer.end() if killer else 0
+        killer = Killer(kills, islands.islands * generations // islands.every) if kills else None
+        found = Lived(folder, Islands(folder, plan, crew), generations, lambda: (killer and killer(), tick()))
+        found.killed = killer.killed if killer else 0
         return found
 
 class Killer:
-    "Kills processes of islands at random moments, until there were so many"
-    def __init__(self, kills: int, every: float, seed: int = 0):
-        self.left, self.every, self.rng, self.killed, self.over = kills, every, random.Random(seed), 0, False
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
+    "Kills a process of islands now and then, at a report, when the others are in the middle of something"
+    def __init__(self, kills: int, reports: int, seed: int = 0): # there will be
+        self.rng = random.Random(seed)
+        self.at, self.seen, self.killed = {*self.rng.sample(range(1, reports - 1), kills)}, 0, 0
 
-    def _run(self) -> None:
+    def __call__(self) -> None:
+        "Another report is there"
         import psutil       # Ray brings it
-        while self.left and not self.over:
-            time.sleep(self.rng.uniform(.5, 1.5) * self.every)
-            alive = [p.pid for p in psutil.process_iter(['cmdline']) if '_Actor' in ' '.join(p.info['cmdline'] or [])
-                     and 'ray::' in ' '.join(p.info['cmdline'])]
-            if not alive: continue
-            try: os.kill(self.rng.choice(alive), signal.SIGKILL)
-            except OSError: continue
-            self.left, self.killed = self.left - 1, self.killed + 1
-
-    def end(self) -> int:
-        self.over = True
-        return self.killed
+        self.seen += 1
+        if self.seen not in self.at: return
+        alive = [p.pid for p in psutil.process_iter(['cmdline']) if (p.info['cmdline'] or [''])[0].startswith(
+            'ray::_Actor')]
+        if not alive: return
+        os.kill(self.rng.choice(alive), signal.SIGKILL)
+        self.killed += 1
 
 # %% ../../nbs/15_experiments/31_islands_bench.ipynb #ibe00009
 # Enough of everything: births, merges and migrants, in generations of a third of a second or less

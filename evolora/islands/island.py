@@ -90,7 +90,7 @@ class Island:
         count = lambda *events: sum(m.counts[what] for what in events)
         row = dict(island=self.number, generation=e.generation, alive=len(e.population),
                    accuracy=last.get('accuracy', float('nan')), energy=fsum(totals.values()) / len(totals),
-                   left=count('sent'), arrived=count('arrived'), late=count('late', 'no seat'),
+                   left=count('sent'), arrived=count('arrived'), late=count('late'), no_seat=count('no seat'),
                    refused=count('refused'), seconds=fsum(g.timing['seconds'] for g in e.history))
         return Report(self.number, e.generation, m.epoch, row, list(m.departures), dict(m.marks), dict(self.safe),
                       totals,

@@ -70,7 +70,7 @@ def crossings(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
 def islands_table(folder: str | Path) -> pd.DataFrame:
     "How the islands are, as it was last noted: a row each"
     found = pd.DataFrame(status_of(folder), columns=['island', 'state', 'generation', 'alive', 'accuracy', 'energy',
-                                                     'left', 'arrived', 'late', 'refused', 'seconds'])
+                                                     'left', 'arrived', 'late', 'no_seat', 'refused', 'seconds'])
     return found.set_index('island')
 
 # %% ../../nbs/14_islands/08_islands_view.ipynb #isv00009
