@@ -130,7 +130,8 @@ class WatchIslands:
 
     def __rich__(self) -> Group:
         known = [r for r in self.rows if isinstance(r.get('generation'), int)]
-        names = ['island', 'state', 'generation', 'alive', 'accuracy', 'energy', 'left', 'arrived', 'late', 'no_seat', 'refused']
+        names = ['island', 'state', 'generation', 'alive', 'accuracy', 'energy', 'left', 'arrived', 'late', 'no_seat',
+                 'refused']
         text = lambda x: '–' if x is None else f'{x:.3f}' if isinstance(x, float) else visible(str(x))[:20]
         table = Table(title=Text(visible(self.folder.resolve().name)[:80]), title_justify='left', box=None)
         for name in names: table.add_column(name, justify='right')
