@@ -384,7 +384,7 @@ def test_no_number_of_the_command_line_is_endless(cli, value):
 @pytest.mark.parametrize('value', [-1, 0, 1025, 100_000, 10 ** 30])
 def test_threads_are_bounded_as_in_a_run(cli, value):
     found = [path for path, option in options(int) if option == '--threads']
-    assert {('run',), ('calibrate',), ('train',), ('host', 'train'), ('bench', 'generation'),
+    assert {('run',), ('calibrate',), ('train',), ('islands',), ('host', 'train'), ('bench', 'generation'),
             ('bench', 'real')} == set(found)
     for path in found: refuses(cli, *path, *NEEDED.get(path, ()), '--threads', value, named='--threads')
     with pytest.raises(ValueError, match='expected 1 to 1024'): load_host(threads=value)

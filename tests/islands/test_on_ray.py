@@ -33,6 +33,7 @@ def host(): return load_host('embedded', device='cpu')
 def cluster():
     "This machine alone, with room for two"
     os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
+    ray.shutdown()              # of tests before, in the same process
     ray.init(address='local', num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level='ERROR')
     yield
     ray.shutdown()
