@@ -22,7 +22,7 @@ from ..analysis.run_report import CHARTS_HERE, check_place, write_report
 from ..analysis.tables import markdown_table
 from ..analysis.theme import BLUE, GREY, alt
 from ..ecology.run_folder import Run
-from .islands_folder import place_of, status_of
+from .islands_folder import STATUS, place_of, status_of
 from .plan import Plan, read_plan
 from ..lab.html_views import table_html as small_table
 from ..lab.lab import Lab
@@ -173,7 +173,7 @@ class IslandsPanel(W.VBox):
 
     def look(self) -> None:
         "Show what is there now"
-        path = self.folder / 'status.json'
+        path = self.folder / STATUS
         seen = path.stat().st_mtime_ns if path.exists() else 0
         if seen == self._seen: return
         self._seen, table = seen, islands_table(self.folder)

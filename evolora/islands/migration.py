@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import fsum
 
-
 import numpy as np
 from fastcore.basics import patch
 from pydantic import Field

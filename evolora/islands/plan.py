@@ -85,11 +85,10 @@ class Plan:
 
     def neighbours(self, i: int) -> list[int]: return TOPOLOGIES[self.islands.topology](self.islands.islands, i)
 
-    def senders(self, i: int) -> list[int]: # of 10,000 in a ring one, so that none is looked for among all
+    def senders(self, i: int) -> list[int]:
         "The islands whose migrants are for this one"
-        n = self.islands.islands
-        usual = {'ring': lambda: [(i - 1) % n], 'star': lambda: _star(n, i), 'full': lambda: _full(n, i)}
-        return usual.get(self.islands.topology, list)()
+        # All but the ring are the same in both directions.
+        return [(i - 1) % self.islands.islands] if self.islands.topology == 'ring' else self.neighbours(i)
 
     def seed_of(self, i: int) -> int: return seed_of(self.seed, purpose='island', organelle=i)
 

@@ -311,6 +311,27 @@ def test_an_older_checkpoint_of_one_island_loses_nobody(host, tmp_path):
     assert written(tmp_path / 'whole', 3) == written(tmp_path / 'back', 3) and again.audit().balanced
 
 
+def test_what_has_arrived_is_kept_until_no_checkpoint_lacks_it(host, tmp_path):
+    found = many(tmp_path / 'two', host, CONFIG, IslandsConfig(islands=2, every=1))
+    zero, one = (Island(tmp_path / 'two', found.plan, i, host) for i in range(2))
+    found.reports = {0: zero.live(), 1: one.live()}
+    found.reports[1] = one.live(*found.errand(1, 9)[1:])            # it has the first migrant of island 0 now
+    assert found.reports[1].marks == {0: 0} and found.errand(0, 9).confirmed == {1: -1}
+    found.reports[0] = zero.live(*found.errand(0, 9)[1:])
+    kept = lambda: [str(d.booking.ticket) for d in found.reports[0].departures]
+    assert kept() == ['0.0.1.0', '0.1.1.0']
+    one.close()
+    shutil.rmtree(sorted((place_of(tmp_path / 'two', 1) / 'checkpoints').iterdir())[-1])
+    one = Island(tmp_path / 'two', found.plan, 1, host)
+    found.reports[1] = one.report()
+    assert found.reports[1].marks == {} and found.audit().balanced
+    for _ in range(2): found.reports[1] = one.live(*found.errand(1, 9)[1:])
+    found.reports[0] = zero.live(*found.errand(0, 9)[1:])
+    assert '0.0.1.0' not in kept() and found.audit().balanced and one.migration.counts['arrived'] + \
+        one.migration.counts['no seat'] == 2
+    zero.close(), one.close()
+
+
 def test_an_island_does_not_live_alone_and_islands_may_be_few_at_a_time(host, tmp_path):
     plan = IslandsConfig(islands=4, every=1)
     found = many(tmp_path / 'four', host, CONFIG, plan, most=2)
