@@ -32,7 +32,7 @@ setup(
                   'evolora._studies': ['*.yaml']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
     extras_require={'attention': optional, 'cluster': cluster,
-                    'dev': [*settings['dev_requirements'].split(), *optional]},
+                    'dev': [*settings['dev_requirements'].split(), *optional, *cluster]},
     cmdclass={'sdist': Sources},
     entry_points={'console_scripts': settings['console_scripts'].split()},
 )

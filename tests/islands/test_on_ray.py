@@ -1,12 +1,10 @@
 """Islands on a real Ray cluster of this machine: the same tables, whoever is killed; and what is wrong, in one line."""
 import os
-import random
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 ray = pytest.importorskip('ray')
 
+from evolora.experiments.islands_bench import Killer
 from evolora.host.model import load_host
 from evolora.islands import on_ray
 from evolora.islands.islands import OneAfterTheOther, resume_islands
@@ -39,41 +38,24 @@ def cluster():
     ray.shutdown()
 
 
-class Killer:
-    "Kills processes of islands, one every so often, until there were so many"
-    def __init__(self, crew, kills, every=1., seed=0):
-        self.crew, self.left, self.every, self.rng, self.killed = crew, kills, every, random.Random(seed), 0
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def run(self):
-        while self.left:
-            time.sleep(self.every)
-            alive = subprocess.run(['pgrep', '-f', 'ray::_Actor'], capture_output=True, text=True).stdout.split()
-            if not alive: continue
-            try: os.kill(int(self.rng.choice(alive)), signal.SIGKILL)
-            except OSError: continue
-            self.left, self.killed = self.left - 1, self.killed + 1
-
-
 @pytest.mark.parametrize('workers, kills', [(1, 0), (2, 3)])
 def test_the_tables_are_those_of_one_process(host, cluster, tmp_path, workers, kills):
     plan = IslandsConfig(islands=3, every=2)
     many(tmp_path / 'here', host, CONFIG, plan, crew=OneAfterTheOther).run(6)
     there = many(tmp_path / 'there', host, CONFIG, plan, crew=OnRay, address='local', workers=workers)
-    killer = Killer(there.crew, kills)
-    there.run(6)
+    killer = Killer(kills, 9)
+    there.run(6, on_report=lambda _, report: report and killer())
     assert written(tmp_path / 'here', 3) == written(tmp_path / 'there', 3)
-    assert there.audit().balanced and sum(there.crew.restarts.values()) <= killer.killed
+    assert killer.killed == kills and bool(kills) == bool(sum(there.crew.restarts.values())) and there.audit().balanced
 
 
 def test_without_waiting_whoever_is_killed_nothing_is_lost(host, cluster, tmp_path):
     plan = IslandsConfig(islands=3, every=1, topology='full', waits=False)
-    found = many(tmp_path / 'all', host, CONFIG, plan, crew=OnRay, address='local')
-    killer = Killer(found.crew, 3)
-    table = found.run(5)
+    found, killer = many(tmp_path / 'all', host, CONFIG, plan, crew=OnRay, address='local'), Killer(3, 15)
+    table = found.run(5, on_report=lambda _, report: report and killer())
     sent, came = events(tmp_path / 'all', 3)
-    assert found.audit().balanced and table.generation.tolist() == [5] * 3
-    assert len({*sent}) == len(sent) and len({*came}) == len(came) and {*came} <= {*sent} and killer.killed
+    assert found.audit().balanced and table.generation.tolist() == [5] * 3 and killer.killed == 3
+    assert len({*sent}) == len(sent) and len({*came}) == len(came) and {*came} <= {*sent}
 
 
 def test_a_folder_that_a_machine_does_not_see_is_refused(host, cluster, tmp_path, monkeypatch):
@@ -84,10 +66,11 @@ def test_a_folder_that_a_machine_does_not_see_is_refused(host, cluster, tmp_path
 
 
 def test_an_island_that_dies_again_and_again_ends_the_run_by_name(host, cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(on_ray, '_TRIES', 2)
     monkeypatch.setattr(on_ray, '_Actor', type('Dies', (), {'__init__': lambda self, *args: None,
                                                             'live': lambda self, *what: os._exit(1)}))
     found = many(tmp_path / 'one', host, CONFIG, IslandsConfig(islands=2, every=2), crew=OnRay, address='local')
-    with pytest.raises(ValueError, match=r'island \d: expected a report, got a process that died 5 times'): found.run(2)
+    with pytest.raises(ValueError, match=r'island \d: expected a report, got a process that died 2 times'): found.run(2)
 
 
 def test_an_error_of_an_island_comes_back_in_one_line(host, cluster, tmp_path):

@@ -23,7 +23,8 @@ def nap(seconds): return Job('evolora.attention.scoring.sandbox:pause', {'second
 
 @pytest.fixture(scope='module')
 def cluster():
-    yield RayWorkers()
+    ray.shutdown()              # of tests before, in the same process
+    yield RayWorkers('local')
     ray.shutdown()
 
 
@@ -60,25 +61,36 @@ def test_an_accelerator_is_asked_for(cluster):
     assert waiting and not done, 'there is none, so no job may have begun'
 
 
-def sleepers():
-    "Contained processes, wherever they hang; not those from which they are forked"
+def contained():
+    "Contained processes of workers of Ray; not those from which they are forked, nor those of other tests"
     found = {}
     for entry in Path('/proc').glob('[0-9]*'):
         try:
-            if MARK.encode() in (entry / 'environ').read_bytes():
-                found[int(entry.name)] = int((entry / 'stat').read_text().rsplit(')', 1)[1].split()[1])
+            signs = dict(line.split(b'=', 1) for line in (entry / 'environ').read_bytes().split(b'\0') if b'=' in line)
+            if (mark := signs.get(MARK.encode())) is None: continue
+            owner = Path('/proc') / mark.decode().partition('-')[0] / 'cmdline'
+            if owner.read_bytes().startswith(b'ray::'): found[int(entry.name)] = parent_of(entry)
         except OSError: continue
-    return [pid for pid, parent in found.items() if parent in found]
+    return {pid for pid, parent in found.items() if parent in found}
+
+
+def parent_of(entry): return int((entry / 'stat').read_text().rsplit(')', 1)[1].split()[1])
+
+
+def alive(pids): return [pid for pid in pids if Path(f'/proc/{pid}').exists()]
 
 
 def test_an_interrupt_stops_the_work_there_too(cluster):
-    before = set(sleepers())
+    before = contained()
     outcomes = cluster.map([nap(.01), nap(50), nap(50)])
     assert next(outcomes).status == 'ok'
     begun = time.monotonic()
+    while not (there := contained() - before) and time.monotonic() < begun + 40: time.sleep(.2)
+    assert there
     outcomes.close()
-    while set(sleepers()) - before and time.monotonic() < begun + 30: time.sleep(.2)
-    assert not set(sleepers()) - before
+    begun = time.monotonic()
+    while alive(there) and time.monotonic() < begun + 30: time.sleep(.2)
+    assert not alive(there)
 
 
 @pytest.mark.parametrize('address', ['127.0.0.1:9', 'ray://127.0.0.1:9', '127.0.0.1:x', 'nowhere.invalid:6379'])
