@@ -13,13 +13,14 @@ FAMILIES = {'math': SCRIPT + '\n' + ESCAPE, 'string.sort': BIDI, 'logic.bool': '
 def write_hostile(folder, *, generations=6):
     "Organelles with hostile names give hostile answers, in a folder with a hostile name"
     run = write_run(folder, generations=generations, size=6, tries=3)
-    for table in ('episodes', 'ledger', 'lineage', 'generations'):
+    for table in ('episodes', 'tasks', 'ledger', 'lineage', 'generations'):
         rows = [json.loads(line) for line in run.path(table).read_text().splitlines()]
         for i, row in enumerate(rows):
             for key in ('organelle', 'best'):
                 if row.get(key) in NAMES: row[key] = NAMES[row[key]]
             if 'parents' in row: row['parents'] = [NAMES.get(name, name) for name in row['parents']]
             if 'answer' in row: row['answer'] = ANSWERS[i % 6 if i else 6]
+            if 'gold' in row: row |= {'prompt': ANSWERS[i % 6], 'gold': ANSWERS[(i + 1) % 6]}
             if row.get('operator') == 'gaussian': row['operator'] = SCRIPT
         run.path(table).write_text(''.join(json.dumps(row) + '\n' for row in rows))
     return run.folder

@@ -111,16 +111,19 @@ def records(*, generations=30, size=16, tries=6, seed=0):
                      gflops=1.5)]
 
     for generation in range(generations):
-        episodes, decisions, lineage, society = [], [], [], []
+        episodes, tasks, decisions, lineage, society = [], [], [], [], []
         if not generation:
             for _ in range(size): born(0, 'founder')
         for name in list(skill):
             for cell in rng.choice(len(CELLS), tries, replace=False):
                 success, parsed = bool(rng.random() < skill[name][cell]), bool(rng.random() < .97)
                 success, cost = success and parsed, .25 + .05 * rng.random()
+                tasks.append(dict(generation=generation, question=len(tasks), task=f'{rng.integers(2 ** 62):016x}',
+                                  prompt=f'What is {len(tasks)} + 1?', gold=str(len(tasks) + 1)))
                 episodes.append(dict(
-                    generation=generation, organelle=name, family=CELLS[cell][0], depth=CELLS[cell][1], difficulty=.5,
-                    task=f'{rng.integers(2 ** 62):016x}', parsed=parsed, progress=1. if success else .3 * parsed,
+                    generation=generation, question=tasks[-1]['question'], organelle=name, family=CELLS[cell][0],
+                    depth=CELLS[cell][1], difficulty=.5,
+                    task=tasks[-1]['task'], parsed=parsed, progress=1. if success else .3 * parsed,
                     success=success, answer=str(rng.integers(100)), prompt_tokens=int(rng.integers(15, 40)),
                     new_tokens=int(rng.integers(1, 9)), gflops=.05, cost=cost, reward=float(success),
                     revenue=float(success), penalty=0.))
@@ -173,4 +176,4 @@ def records(*, generations=30, size=16, tries=6, seed=0):
         evolution = turnover(generation) if generation % EVERY == EVERY - 1 else []
         timing = dict(generation=generation, seconds=1., parts={'serve': .9, 'evolve': .1})
         yield Generation(row, episodes, market.rows(generation), lineage, timing, decisions, evolution=evolution,
-                         society=society)
+                         society=society, tasks=tasks)

@@ -43,7 +43,8 @@ MEMBER = Found(id='o1', born=0, operator=EVIL, parents=(), rank=1, traits=Found(
 SHOWN = {
     'analysis.tables.RunData': lambda: Found(name=EVIL, about={EVIL: EVIL}, **dict.fromkeys(
         of('evolora.ecology.run_folder.TABLES'), ())),
-    'analysis.weights.Beside': lambda: Found(prompt=EVIL, how=EVIL, organelle=EVIL, same=True, answers=row(text=EVIL)),
+    'analysis.weights.Beside': lambda: Found(prompt=EVIL, how=EVIL, organelle=EVIL, same=True, gold=EVIL,
+                                           answers=row(text=EVIL)),
     'attention.scoring.validation.Verdict': lambda: Found(status='invalid', why=EVIL, checks=[
         Found(name=EVIL, holds=False, number=None, sentence=EVIL)]),
     'ecology.cost_forecast.Blueprint': lambda: HOST,

@@ -46,7 +46,7 @@ def _name(value, limit: int) -> str:
     exact = f' data-value="{float(value)!r}"' if shown else ''
     return f'<th scope="row"{exact}><bdi>{shown.replace(",", "") or inert(value, limit)}</bdi></th>'
 
-def table_html(frame: pd.DataFrame, caption: str, *, limit: int = 120) -> str:
+def table_html(frame: pd.DataFrame, caption: str, *, limit: int = 120, search: bool = False) -> str: # a box to type in
     "A DataFrame as a table that can be sorted and scrolls in a box of its own; texts are cut at `limit` characters"
     frame = (frame if frame.index.name or frame.index.nlevels > 1 else frame.rename_axis('')).reset_index()
     kinds = [' class="number"' * (i > 0 and pd.api.types.is_numeric_dtype(kind)) for i, kind in enumerate(frame.dtypes)]
@@ -55,7 +55,8 @@ def table_html(frame: pd.DataFrame, caption: str, *, limit: int = 120) -> str:
     rows = ''.join(f'<tr>{_name(row[0], limit)}'
                    f'{"".join(_cell(x, limit, kind) for x, kind in zip(row[1:], kinds[1:]))}</tr>'
                    for row in frame.itertuples(index=False))
-    return (f'<div class="scroll" tabindex="0" role="region" aria-label="{inert(caption)}"><table>'
+    box = '<label class="soft">rows with <input type="search" data-search> <output></output></label>' if search else ''
+    return (f'{box}<div class="scroll" tabindex="0" role="region" aria-label="{inert(caption)}"><table>'
             f'<caption>{inert(caption, 500)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody>'
             '</table></div>')
 
@@ -134,12 +135,15 @@ th button { all: unset; cursor: pointer; color: var(--soft); font-weight: 600; w
 th[aria-sort=ascending] button::after { content: ' ↑' } th[aria-sort=descending] button::after { content: ' ↓' }
 th.number, td.number { text-align: right; white-space: nowrap }
 figure > .soft { font-size: .9375rem }
+label.soft { display: block; margin-top: 1rem; font-size: .875rem }
+[type=search] { font: inherit; color: var(--ink); background: var(--panel); border: 1px solid var(--line);
+  border-radius: 4px; padding: .2rem .5rem; width: min(22rem, 60vw) }
 .tree { list-style: none; padding: 0; margin: 1rem 0; font-size: .875rem }
 .tree li { padding: .2rem 0 .2rem calc(var(--deep) * 1.1rem + .7rem); border-left: 1px solid var(--line) }
 #vg-tooltip-element { max-width: min(24rem, 90vw); overflow-wrap: anywhere }
 @media (max-width: 40rem) { header { padding-top: 1.5rem } figure { padding: .8rem .7rem }
   th, td { padding: .3rem .6rem } }
-@media print { nav, details { display: none } .scroll { max-height: none; overflow: visible } }
+@media print { nav, details, label { display: none } .scroll { max-height: none; overflow: visible } }
 '''
 
 # %% ../../nbs/10_analysis/08_offline_page.ipynb #67578c47
@@ -226,6 +230,16 @@ document.querySelectorAll('details[data-numbers]').forEach(details => details.ad
     box.append(table);
     details.append(box);
   }
+}));
+
+document.querySelectorAll('[data-search]').forEach(box => box.addEventListener('input', () => {
+  const words = box.value.toLowerCase().split(/\\s+/).filter(Boolean), label = box.closest('label');
+  const all = [...label.nextElementSibling.querySelector('tbody').rows];
+  const fits = row => { const text = [...row.cells].map(cell => cell.textContent.toLowerCase()).join(' ');
+    return words.every(word => text.includes(word)) };
+  all.forEach(row => row.hidden = !fits(row));
+  label.querySelector('output').textContent =
+    words.length ? `${all.filter(row => !row.hidden).length} of ${all.length}` : '';
 }));
 
 document.querySelectorAll('th button').forEach(button => button.addEventListener('click', () => {

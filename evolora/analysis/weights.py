@@ -28,6 +28,8 @@ from ..evaluation.free_questions import check_question, question
 from ..host.adapters import Factors, blocks_of
 from ..organelles.population import Population, delta_norm
 from ..tasks.families import ID_CELLS, Cell
+from ..tasks.family import Task
+from ..tasks.forms import Form
 from ..utils.statistics import wilson
 from ..utils.text import escape
 
@@ -225,45 +227,61 @@ def chart_movement(table: pd.DataFrame) -> alt.LayerChart:
 # %% ../../nbs/10_analysis/07_weights.ipynb #71ea5c71
 @dataclass(frozen=True, eq=False, repr=False)
 class Beside:
-    "Two greedy answers to a prompt"
+    "Greedy answers to a prompt, side by side"
     prompt: str
     organelle: str
-    answers: pd.DataFrame       # a row each, of the host first: text, tokens, and mean log-probability a token to both
-    tokens: pd.DataFrame        # a row a token: whose answer, place, text, and its log-probability to both
-    put: str | tuple[str, ...] = ''     # what both were asked: the prompt in its form
+    answers: pd.DataFrame       # a row each, host and organelle first: text, tokens, mean log-probability a token to
+                                # these two, and for a task the verdict
+    tokens: pd.DataFrame        # a row a token: whose answer, place, text, and its log-probability to these two
+    put: str | tuple[str, ...] = ''     # what all were asked: the prompt in its form
     how: str = ''               # which form that is, in words; empty for the prompt alone
+    gold: str | None = None     # the right answer, where the prompt is that of a task
 
     @property
-    def same(self) -> bool: return self.answers['text'].nunique() == 1
+    def same(self) -> bool: return self.answers['text'].iloc[:2].nunique() == 1
     def __repr__(self) -> str: return f"Beside({self.organelle!r}, same={self.same})"
 
     def _repr_markdown_(self) -> str:
         head = f"*{escape(self.prompt)}*{escape(f', asked {self.how}') if self.how else ''}\n\n"
         head += f"{escape(self.organelle)} gives "
-        return head + ('the same answer as the host.' if self.same else 'another answer than the host.') + '\n\n' + (
-            markdown_table(self.answers.rename_axis('answer of')))
+        head += 'the same answer as the host.' if self.same else 'another answer than the host.'
+        if self.gold is not None: head += f' Right is: {escape(self.gold)}'
+        return f"{head}\n\n{markdown_table(self.answers.rename_axis('answer of'))}"
 
-def answers_beside(population: Population, organelle: str, prompt: str, *, max_new_tokens: int = 48,
+def _put(prompt: str | Task, form: Form, cells: Iterable[Cell]) -> tuple[str | tuple[str, ...], str]:
+    "How a prompt is put in a form, and that form in words"
+    if form.plain: return prompt.prompt if isinstance(prompt, Task) else prompt, ''
+    if isinstance(prompt, Task): return form.put(prompt), f'as a question of {prompt.family}:{prompt.depth}, {form}'
+    asked = question(prompt, form, cells)
+    return asked.prompt, asked.how
+
+def _verdict(form: Form, task: Task, text: str) -> str:
+    grade = form.grade(task, text)
+    return 'right' if grade.success else 'wrong' if grade.parsed else 'none found'
+
+def answers_beside(population: Population, organelle: str, prompt: str | Task, *, others: Iterable[str] = (),
+                   max_new_tokens: int = 48,
                    cells: Iterable[Cell] = ID_CELLS) -> Beside: # that it plays; a form shows solved questions of these
-    "The host's greedy answer to a prompt and the organelle's, each read by both; log-probabilities in nats"
-    population[organelle]
-    check_question(prompt)
-    who, host, put, how = [None, organelle], population.host, prompt, ''
-    if not host.form.plain: put, how = (asked := question(prompt, host.form, cells)).prompt, asked.how
-    made = population.generate([put] * 2, who, temperature=0., max_new_tokens=max_new_tokens)
-    rows = [(i, reader) for i in range(2) for reader in who]
-    parts = []
-    for t in population.forward([put] * 4, [made.tokens[i] for i, _ in rows], [reader for _, reader in rows]):
+    "The greedy answers of host, organelle and others, each read by the first two; log-probabilities in nats"
+    ids, host, task = [organelle, *(x for x in others if x != organelle)], population.host, isinstance(prompt, Task)
+    for id in ids: population[id]
+    check_question(text := prompt.prompt if task else prompt)
+    put, how = _put(prompt, host.form, cells)
+    made = population.generate([put] * (n := len(ids) + 1), [None, *ids], temperature=0., max_new_tokens=max_new_tokens)
+    rows, parts = [(i, reader) for i in range(n) for reader in (None, organelle)], []
+    for t in population.forward([put] * 2 * n, [made.tokens[i] for i, _ in rows], [reader for _, reader in rows]):
         parts.append(pd.DataFrame({k: getattr(t, k).cpu().numpy() for k in ('rows', 'places', 'tokens', 'logprobs')}))
     read = pd.concat(parts).sort_values(['rows', 'places'])
-    name, reader = np.array(['host', organelle]), f'to {organelle}'
+    name, reader = np.array(['host', *ids]), f'to {organelle}'
     read = read.assign(answer=name[read['rows'] // 2], to=np.array(['to host', reader])[read['rows'] % 2])
     wide = read.pivot(index=['answer', 'places', 'tokens'], columns='to', values='logprobs').reset_index()
     wide['text'] = host.tokenizer.batch_decode([[t] for t in wide['tokens']])
     means = wide.groupby('answer')[['to host', reader]].mean().loc[name]
     answers = pd.DataFrame({'text': made.texts, 'tokens': made.new_tokens}, index=name).join(means)
+    if task: answers.insert(0, 'verdict', [_verdict(host.form, prompt, x) for x in made.texts])
     wide = wide.rename(columns={'places': 'place', 'tokens': 'token'}).rename_axis(columns=None)
-    return Beside(prompt, organelle, answers, wide[['answer', 'place', 'token', 'text', 'to host', reader]], put, how)
+    return Beside(text, organelle, answers, wide[['answer', 'place', 'token', 'text', 'to host', reader]], put, how,
+                  prompt.answer if task else None)
 
 # %% ../../nbs/10_analysis/07_weights.ipynb #fb0d253c
 @dataclass(frozen=True, eq=False, repr=False)

@@ -33,7 +33,7 @@ from .config import (
 )
 from .record import (
     Generation as Generation, alone_of as alone_of, hashes_of as hashes_of, numbers_of as numbers_of,
-    row_text as row_text,
+    put_tasks as put_tasks, row_text as row_text,
 )
 from .diagnosis import (
     CASES as CASES, DIFFER as DIFFER, Diagnosis as Diagnosis, EarlyStopping as EarlyStopping, LAST as LAST,

@@ -25,7 +25,7 @@ from .config import EcologyConfig
 from .knobs import Controls, Applied
 from .diagnosis import EarlyStopping
 from .lifecycle import Demography
-from .record import Generation, hashes_of, numbers_of
+from .record import Generation, hashes_of, numbers_of, put_tasks
 from .parts import Bill, Society
 from .serving import Service, Serving
 from .succession import Succession, Turnover
@@ -299,7 +299,7 @@ def _record(self: Ecology, service: Service, learned: pd.DataFrame, scored: Bill
     record = Generation(row, [dict(zip(episodes, answer)) for answer in zip(*episodes.values())],
                         self.market.rows(self.generation), lineage, timing, decisions, latest, applied.knobs,
                         applied.feedback, [dict(generation=self.generation, **turnover.row)] if turnover else [],
-                        self.society.rows())
+                        self.society.rows(), put_tasks(self.generation, service.tasks, service.places))
     self.history[-1:] = [g.numbers_only() for g in self.history[-1:]] + [record]
     self.generation, self.half = self.generation + 1, False
     return record

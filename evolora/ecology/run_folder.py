@@ -28,9 +28,10 @@ from ..utils.text import escape
 _MAX_LINE, _MAX_TABLE = 1 << 20, 1 << 30 # bytes; a run.json is one line in this sense
 
 TABLES = {
-    'episodes': dict(generation=int, organelle=str, family=str, depth=int, difficulty=float, task=str, parsed=bool,
-                     progress=float, success=bool, answer=str, prompt_tokens=int, new_tokens=int, gflops=float,
+    'episodes': dict(generation=int, question=int, organelle=str, family=str, depth=int, difficulty=float, task=str,
+                     parsed=bool, progress=float, success=bool, answer=str, prompt_tokens=int, new_tokens=int, gflops=float,
                      cost=float, reward=float, revenue=float, penalty=float),
+    'tasks': dict(generation=int, question=int, task=str, prompt=str, gold=str),
     'generations': dict(generation=int, alive=int, births=int, deaths=int, episodes=int, accuracy=float,
                         parse_rate=float, progress=float, roi=float, revenue=float, penalty=float, cost=float,
                         net=float, gini=float, effective_population=float, best=str, kl_from_host=float, kl_limited=int,
@@ -137,7 +138,7 @@ def _encode(table: str, rows: list[dict]) -> str:
     raise ValueError(f"{table} row: expected at most {_MAX_LINE} bytes, got {size}; keep large things elsewhere")
 
 # %% ../../nbs/07_ecology/13_run_folder.ipynb #3819e9af
-_FORMAT = 3      # of the tables and of `run.json`; before it there was another economy, with other columns and fields
+_FORMAT = 4      # of the tables and of `run.json`; before it answers stood without their questions
 _RECORD = dict(format=int, version=str, seed=int, host=dict, config=dict, hashes=dict)
 _HOST = dict(id=str, device=str, dtype=str, threads=int)
 

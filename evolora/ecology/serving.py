@@ -263,6 +263,7 @@ def _round(self: Serving, service: Service, questions: list, tasks: list[Task], 
     prompts = e.society.prompts([t.family for t in each], plan.organelle.tolist(), places, self.prompts(each))
     answers = e._play(plan, each, prompts)
     episodes = e._grade(plan, each, answers)
+    episodes['question'] = places
     self._price(episodes)
     service.add(plan, each, places, prompts, answers, episodes)
     met = e.rng('met', start)

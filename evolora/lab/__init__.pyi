@@ -1,3 +1,4 @@
+from . import answer_views as answer_views
 from . import html_views as html_views
 from . import lab as lab
 from . import live_charts as live_charts
@@ -14,16 +15,19 @@ from .live_charts import (
     output as output, picture_html as picture_html, points as points, stops as stops,
 )
 from .html_views import (
-    Kept as Kept, View as View, add_up as add_up, ancestry as ancestry, answers_html as answers_html,
+    Kept as Kept, MOST_ANSWERS as MOST_ANSWERS, View as View, add_up as add_up, ancestry as ancestry,
     ends_of_turns as ends_of_turns, events_html as events_html, gates_html as gates_html, kept_now as kept_now,
     kept_of as kept_of, leaders as leaders, look as look, look_at as look_at, organelle_html as organelle_html,
     population_html as population_html, shown as shown, society_html as society_html, table_html as table_html,
     why as why,
 )
+from .answer_views import (
+    VERDICTS as VERDICTS, answers_html as answers_html, picked as picked, replies_html as replies_html,
+)
 from .widgets import (
     Panel as Panel, STYLE as STYLE, TABS as TABS, button as button, error_html as error_html,
-    found_html as found_html, knob_box as knob_box, knob_rows as knob_rows, progress_html as progress_html,
-    status_html as status_html,
+    found_html as found_html, knob_box as knob_box, knob_rows as knob_rows, pick_box as pick_box,
+    progress_html as progress_html, status_html as status_html,
 )
 from .runner import (
     Runner as Runner, world_of as world_of,

@@ -24,6 +24,13 @@ def _has_token() -> bool:
     return any(os.environ.get(name) for name in ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')) or (
         Path.home() / '.ray' / 'auth_token').is_file()
 
+_ROOM = 24      # letters of a folder in which Ray's sockets still have names of at most 107
+
+def _sockets() -> dict:
+    "Where a cluster of this machine alone has its sockets, if the usual folder is too deep for them"
+    usual = os.environ.get('RAY_TMPDIR') or os.environ.get('TMPDIR') or ''
+    return {'_temp_dir': '/tmp/ray'} if len(usual) > _ROOM and os.name == 'posix' else {}
+
 def join_cluster(address: str | None = None): # None: what RAY_ADDRESS says, or else 'local', this machine alone
     "The module `ray`, joined to a cluster; ValueError in one line where there is none"
     if getattr(find_spec('ray'), 'origin', None) is None:       # nor is a folder of that name Ray
@@ -39,7 +46,8 @@ def join_cluster(address: str | None = None): # None: what RAY_ADDRESS says, or 
     host, _, port = address.rpartition('://')[2].rpartition(':')
     try:
         if host: socket.create_connection((host, int(port)), timeout=20).close()       # Ray would try for minutes
-        ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level='CRITICAL')
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level='CRITICAL',
+                 **(_sockets() if address == 'local' else {}))
     except (OSError, RuntimeError, ValueError, ConnectionError) as error:
         why = ' '.join(str(error).split())
         raise ValueError(f"expected a Ray cluster at {address!r:.80}, got {why:.120}; start one with `ray start "

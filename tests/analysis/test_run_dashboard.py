@@ -14,9 +14,9 @@ import pytest
 from hostile import ANSWERS, SCRIPT, write_hostile, write_strange_cells
 from synthetic import lived_again, records, write_run
 
-from evolora.analysis.tables import gather, load
+from evolora.analysis.tables import answer_sample, answer_table, gather, load
 from evolora.analysis.run_charts import CHARTS
-from evolora.analysis.run_dashboard import answer_sample, dashboard, tame
+from evolora.analysis.run_dashboard import dashboard, tame
 from evolora.lab.lab import Lab
 from evolora.analysis.offline_page import figure, inert, page, table_html
 from evolora.analysis.run_report import report
@@ -24,7 +24,8 @@ from evolora.cli.watch import follow
 from evolora.lab.widgets import TABS
 
 OURS = set('html head meta title style body a header h1 h2 h3 bdi p dl div dt dd small nav ul li main section table '
-           'caption thead tbody tr th td button figure figcaption details summary b noscript footer script'.split())
+           'caption thead tbody tr th td button figure figcaption details summary b noscript footer script label input '
+           'output'.split())
 
 
 class Page(HTMLParser):
@@ -80,7 +81,7 @@ def test_the_data_are_bounded_and_all_charts_are_there(path, evil):
     assert sorted(block) == sorted(CHARTS)
     assert path.stat().st_size < 1_600_000 and len(json.dumps(block)) < 300_000
     assert tame(load(evil)).lineage['organelle'].str.len().max() <= 60
-    assert len(answer_sample(load(evil), limit=5)) == 5
+    assert len(answer_sample(answer_table(load(evil).answers), limit=5)) == 5
 
 
 @pytest.fixture(scope='module')

@@ -225,7 +225,7 @@ def test_the_summary_is_a_small_table_of_escaped_text(tmp_path):
     run.append('ledger', [row('ledger')] * 2)
     text = run._repr_markdown_()
     assert '| ledger | 2 rows |' in text and '<script>' not in text and r'a\|b' in text
-    assert len(text.split('\n')) - 2 <= 11 and str(tmp_path) not in text + repr(run)
+    assert len(text.split('\n')) - 2 <= 12 and str(tmp_path) not in text + repr(run)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

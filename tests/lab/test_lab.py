@@ -21,6 +21,7 @@ from evolora.ecology.config import PRESETS, changed_config, load_config
 from evolora.ecology.diagnosis import PATIENCE
 from evolora.ecology.knobs import KNOBS
 from evolora.ecology.ecology import Ecology
+from evolora.ecology.state import state_of
 from evolora.evaluation.evaluation import example
 from evolora.tasks.family import Grade
 from evolora.tasks.forms import Form
@@ -33,7 +34,8 @@ from evolora.lab.runner import Runner
 from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.families import Cell
-from evolora.lab.html_views import (View, answers_html, gates_html, kept_of, look, look_at, organelle_html,
+from evolora.lab.answer_views import answers_html, replies_html
+from evolora.lab.html_views import (MOST_ANSWERS, View, gates_html, kept_of, look, look_at, organelle_html,
                                     population_html, shown, society_html, table_html)
 from evolora.lab.widgets import TABS, error_html
 
@@ -167,7 +169,7 @@ def test_patience_of_a_session_is_judged_by_its_tables_and_saved(tmp_path):
 def test_every_button_says_what_it_does_in_python(ecology):
     lab = Lab(ecology)
     buttons = [w for name, w in vars(lab).items() if name.endswith('_button')]
-    assert len(buttons) == 10 and all(b.description and 'lab.' in b.tooltip for b in buttons)
+    assert len(buttons) == 11 and all(b.description and 'lab.' in b.tooltip for b in buttons)
 
 
 def test_a_step_is_seen_everywhere(ecology):
@@ -857,6 +859,54 @@ def test_gates_are_seen_with_their_sentences_and_the_children_that_were_tested(h
     assert all(f"{d.numbers['e']:.3g}" in page and gate_label(d.gate) in page for d in tested)
 
 
+# questions and answers
+
+def test_answers_stand_beside_their_questions_and_are_picked(ecology):
+    lab = stepped(Lab(ecology))
+    lab.tabs.selected_index = TABS.index('Answers')
+    rest(lab)
+    rows, tasks = ecology.history[-1].episodes, {t['question']: t for t in ecology.history[-1].tasks}
+    assert all(tasks[r['question']]['task'] == r['task'] for r in rows)
+    page = lab.replies_page.value
+    assert f'among the latest {len(rows)} of {len(rows)} answers' in page
+    last = tasks[rows[-1]['question']]
+    assert shown(last['prompt']) in page and shown(last['gold']) in page
+    cell, verdict = f"{rows[0]['family']}:{rows[0]['depth']}", 'right'
+    lab.picks['cell'].value, lab.picks['verdict'].value = cell, verdict
+    fits = [r for r in rows if f"{r['family']}:{r['depth']}" == cell and r['success']]
+    assert f'of {len(fits)} that fit' in lab.replies_page.value
+    lab.step()
+    assert lab.picks['cell'].value == cell, 'a choice stays while it lives on'
+    rest(lab)
+
+
+def test_a_drawn_question_is_of_the_niche_and_graded(ecology):
+    lab = stepped(Lab(ecology), 2)
+    lab.draw_button.click()
+    rest(lab)
+    family = ecology.market.table()[lab.organelle].idxmax()
+    assert lab.drawn.family == family and lab.prompt.value == lab.drawn.prompt
+    before = repr(state_of(ecology))
+    lab.ask_button.click()
+    rest(lab)
+    assert repr(state_of(ecology)) == before, 'to ask changes nothing'
+    page = lab.answers.value
+    assert f'right is: <b>{shown(lab.drawn.answer)}</b>' in page and page.count('the router asks it') == 1
+    marks = [page.count(mark) for mark in ('✓ right', '✗ wrong', '– no answer found')]
+    assert sum(marks) == page.count('class="answer"') >= 2
+    first = lab.drawn
+    assert lab.question() != first or len({lab.question().id for _ in range(5)}) > 1
+    assert lab.ask('Sort the letters: jghn').gold is None and '✓' not in lab.answers.value
+    assert lab.ask(first).gold == first.answer
+
+
+def test_what_is_kept_of_answers_is_bounded(ecology):
+    ecology.step()
+    kept = kept_of(gather(ecology.history))
+    for _ in range(40): kept.live(ecology, ecology.history[-1])
+    assert len(kept.answers) <= MOST_ANSWERS
+
+
 # hostile text
 
 @pytest.mark.parametrize('text', HOSTILE, ids=range(len(HOSTILE)))
@@ -879,7 +929,10 @@ def test_hostile_text_does_nothing(ecology, text):
     lab.fail(ValueError(text))
     pages = [organelle_html(evil, text), gates_html(evil), population_html(evil), society_html(evil), shown(text),
              lab.snapshot_html(),
-             answers_html(pd.DataFrame({'text': [text], 'tokens': [1], f'to {text}': [-1.]}, index=[text])),
+             answers_html(pd.DataFrame({'text': [text], 'tokens': [1], f'to {text}': [-1.]}, index=[text]), text,
+                          gold=text, routed=text),
+             replies_html(view.answers.assign(cell=text, organelle=text, question=text, answer=text,
+                                              **{'right answer': text}), 9),
              lab.error.value, lab.head.value]
     for page in pages:
         assert not any(bad in page for bad in ('<script', '<img src=x', '\x1b', '\u202e', '<h1', '\ud800'))

@@ -42,3 +42,17 @@ def test_a_token_is_shown_where_there_is_one(monkeypatch, tmp_path, token, addre
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.mark.parametrize('folder, address, asked', [('/tmp', 'local', None), ('/a/folder' * 9, 'local', '/tmp/ray'),
+                                                    ('/a/folder' * 9, 'auto', None)])
+def test_a_deep_folder_for_temporary_files_leaves_room_for_the_names_of_sockets(monkeypatch, folder, address, asked):
+    told = {}
+    monkeypatch.setenv('TMPDIR', folder)
+    monkeypatch.delenv('RAY_TMPDIR', raising=False)
+    monkeypatch.setenv('RAY_AUTH_MODE', '')
+    monkeypatch.setattr(cluster, 'find_spec', lambda name: SimpleNamespace(origin='ray/__init__.py'))
+    monkeypatch.setitem(sys.modules, 'ray', SimpleNamespace(is_initialized=lambda: False,
+                                                            init=lambda **how: told.update(how)))
+    cluster.join_cluster(address)
+    assert told['address'] == address and told.get('_temp_dir') == asked
