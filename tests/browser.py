@@ -58,8 +58,15 @@ class Server:
 
     def ask(self, path: str):
         "What the server's own interface answers"
-        with urlopen(Request(f'{self.url}{path}', headers={'Authorization': f'token {TOKEN}'}), timeout=5) as reply:
-            return json.load(reply)
+        with self._send(path) as reply: return json.load(reply)
+
+    def _send(self, path: str, method: str = 'GET'):
+        return urlopen(Request(f'{self.url}{path}', headers={'Authorization': f'token {TOKEN}'}, method=method),
+                       timeout=30)
+
+    def end_kernels(self) -> None:
+        "As if the server had been begun again: no notebook has a kernel"
+        for session in self.ask('/api/sessions'): self._send(f"/api/sessions/{session['id']}", 'DELETE').close()
 
 
 def wait_for_answer(server: Server, log: Path) -> None:

@@ -74,7 +74,8 @@ SHOWN = {
 }
 # Numbers and words of our own, or shown with evil texts in the tests of its room.
 ELSEWHERE = {'analysis.weights.Inspection', 'attention.report.search_report.Account', 'attention.scoring.scaling.Fit',
-             'attention.scoring.scaling.Gain', 'ecology.run_folder.Run', 'economy.market.Audit', 'islands.islands.Audit'}
+             'attention.scoring.scaling.Gain', 'ecology.run_folder.Run', 'economy.market.Audit',
+             'islands.islands.Audit'}
 
 
 def test_every_display_is_looked_at():

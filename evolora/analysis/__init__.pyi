@@ -1,3 +1,4 @@
+from . import answers as answers
 from . import gate_charts as gate_charts
 from . import offline_page as offline_page
 from . import run_animation as run_animation
@@ -11,14 +12,16 @@ from . import theme as theme
 from . import weights as weights
 from .tables import (
     COMPUTE as COMPUTE, EVOLUTION as EVOLUTION, KNOWN as KNOWN, NO_MEASURE as NO_MEASURE, READING as READING,
-    RunData as RunData, age_table as age_table, answer_sample as answer_sample, answer_table as answer_table,
-    attempt_table as attempt_table, balances as balances, cell_history as cell_history, cell_table as cell_table,
-    dormant_table as dormant_table, evolution_sentence as evolution_sentence, evolution_table as evolution_table,
-    gate_table as gate_table, gather as gather, left_because as left_because, lineage as lineage,
-    lineage_order as lineage_order, load as load, markdown_table as markdown_table,
-    organelle_table as organelle_table, pool as pool, rate_bounds as rate_bounds, sentence as sentence,
-    stake_table as stake_table, summary as summary, tally as tally, with_questions as with_questions,
-    world_counts as world_counts, world_rates as world_rates, world_table as world_table,
+    RunData as RunData, age_table as age_table, attempt_table as attempt_table, balances as balances,
+    cell_history as cell_history, cell_table as cell_table, dormant_table as dormant_table,
+    evolution_sentence as evolution_sentence, evolution_table as evolution_table, gate_table as gate_table,
+    gather as gather, left_because as left_because, lineage as lineage, lineage_order as lineage_order,
+    load as load, markdown_table as markdown_table, organelle_table as organelle_table, pool as pool,
+    rate_bounds as rate_bounds, sentence as sentence, stake_table as stake_table, summary as summary,
+    tally as tally, world_counts as world_counts, world_rates as world_rates, world_table as world_table,
+)
+from .answers import (
+    answer_sample as answer_sample, answer_table as answer_table, with_questions as with_questions,
 )
 from .theme import (
     BLUE as BLUE, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE, PALE as PALE,

@@ -29,8 +29,8 @@ _MAX_LINE, _MAX_TABLE = 1 << 20, 1 << 30 # bytes; a run.json is one line in this
 
 TABLES = {
     'episodes': dict(generation=int, question=int, organelle=str, family=str, depth=int, difficulty=float, task=str,
-                     parsed=bool, progress=float, success=bool, answer=str, prompt_tokens=int, new_tokens=int, gflops=float,
-                     cost=float, reward=float, revenue=float, penalty=float),
+                     parsed=bool, progress=float, success=bool, answer=str, prompt_tokens=int, new_tokens=int,
+                     gflops=float, cost=float, reward=float, revenue=float, penalty=float),
     'tasks': dict(generation=int, question=int, task=str, prompt=str, gold=str),
     'generations': dict(generation=int, alive=int, births=int, deaths=int, episodes=int, accuracy=float,
                         parse_rate=float, progress=float, roi=float, revenue=float, penalty=float, cost=float,

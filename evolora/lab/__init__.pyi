@@ -36,7 +36,7 @@ from .weight_charts import (
     organelle_specs as organelle_specs, outputs as outputs, population_specs as population_specs,
 )
 from .live_view import (
-    Memory as Memory, Window as Window,
+    Memory as Memory, Window as Window, remains as remains,
 )
 from .lab import (
     Lab as Lab,

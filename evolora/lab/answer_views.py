@@ -6,7 +6,7 @@
 __all__ = ['VERDICTS', 'picked', 'replies_html', 'answers_html']
 
 # %% ../../nbs/11_lab/04_answer_views.ipynb #ansv0004
-from collections.abc import Iterable
+from collections import Counter
 
 import pandas as pd
 
@@ -21,14 +21,23 @@ def picked(answers: pd.DataFrame, **wanted: str) -> pd.DataFrame: # column → v
         if value: answers = answers[answers[column] == value]
     return answers.iloc[::-1]
 
+_SIGNS = {'right': '✓', 'wrong': '✗', 'none found': '–'}
+
+def _together(found: pd.DataFrame) -> pd.DataFrame:
+    "A row a question and organelle: all answers to it in one, each with its sign, and how often it was given"
+    said = found['verdict'].map(_SIGNS) + ' ' + found['answer'].fillna('')
+    asked = ['generation', 'cell', 'organelle', 'question', 'right answer']
+    often = lambda given: '\n'.join(f'{text} ×{n}' if n > 1 else text for text, n in Counter(given).items())
+    each = said.groupby([found[name].fillna('') for name in asked], sort=False)
+    return each.agg(often).rename('answers').reset_index()
+
 def replies_html(answers: pd.DataFrame, given: int, *, most: int = 40, **wanted: str) -> str: # in the whole life
-    "The latest answers that fit, each with its question and the right answer, and how many there are"
+    "The latest questions whose answers fit, with the right answer and what was answered, and how many there are"
     found = picked(answers, **wanted)
-    counts = (f'{min(most, len(found)):,} of {len(found):,} that fit, among the latest {len(answers):,} of '
-              f'{given:,} answers')
-    columns = ['generation', 'cell', 'organelle', 'verdict', 'question', 'right answer', 'answer']
-    table = table_html(found[columns].head(most).set_index('generation'), most=most, empty='no answer fits')
-    return f'<p class="quiet">{counts}</p>{table}'
+    counts = (f'{len(found):,} answers fit, of the latest {len(answers):,} of {given:,}; '
+              '✓ right, ✗ wrong, – none found')
+    if not len(found): return f'<p class="quiet">{counts}</p>'
+    return f'<p class="quiet">{counts}</p>{table_html(_together(found).set_index("generation"), most=most)}'
 
 # %% ../../nbs/11_lab/04_answer_views.ipynb #ansv0010
 _MARKS = {'right': '✓ right', 'wrong': '✗ wrong', 'none found': '– no answer found in it'}

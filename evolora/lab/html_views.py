@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from ..analysis.tables import (RunData, answer_table, balances, sentence, with_questions, world_counts,
-                                     world_rates)
+from ..analysis.answers import answer_table
+from ..analysis.tables import RunData, balances, sentence, world_counts, world_rates
 from ..assimilation.gates import GATES, gate_label
 from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
@@ -65,7 +65,7 @@ def _tests(gates: Iterable[dict]) -> list[dict]:
     return [row for row in gates if row['final'] and 'e' in (row['numbers'] or {})]
 
 MOST_ANSWERS = 2000     # that are kept to be looked at; a whole life has hundreds of thousands
-_NO_ANSWERS = answer_table(with_questions(frame('episodes', []), frame('tasks', [])))
+_NO_ANSWERS = answer_table(frame('episodes', []), frame('tasks', []))
 
 class Kept:
     "What a person wants to know of generations whose tables an ecology has let go"
@@ -88,7 +88,7 @@ class Kept:
         last = episodes.tail(MOST_ANSWERS)
         since = last['generation'].min() if len(last) else 0
         asked = frame('tasks', [row for row in tables['tasks'] if row['generation'] >= since])
-        self.answers = pd.concat([self.answers, answer_table(with_questions(last, asked))]).tail(MOST_ANSWERS)
+        self.answers = pd.concat([self.answers, answer_table(last, asked)]).tail(MOST_ANSWERS)
         add_up(self.books, tables['ledger'])
         each = episodes.groupby('organelle')['success'].agg(['sum', 'size']) if len(episodes) else pd.DataFrame()
         for id, right, n in each.itertuples():

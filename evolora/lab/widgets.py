@@ -32,7 +32,7 @@ STYLE = '''<style>
 .evolora-lab p {margin: 2px 0} .evolora-lab ul {margin: 2px 0; padding-left: 18px} .evolora-lab .quiet {opacity: .65}
 .evolora-lab table {border-collapse: collapse; margin: 2px 0} .evolora-lab tbody tr:nth-child(even) {background: none}
 .evolora-lab th, .evolora-lab td {padding: 2px 12px 2px 0; text-align: left; vertical-align: top; font-weight: 400;
-  border-bottom: 1px solid var(--jp-border-color2, #ddd); max-width: 520px; white-space: normal}
+  border-bottom: 1px solid var(--jp-border-color2, #ddd); max-width: 520px; white-space: pre-line}
 .evolora-lab thead th {font-weight: 600; opacity: .8} .evolora-lab .n {text-align: right !important;
   font-variant-numeric: tabular-nums} .evolora-lab dd.n {text-align: left !important}
 .evolora-lab dl {display: flex; flex-wrap: wrap; gap: 4px 26px; margin: 2px 0}

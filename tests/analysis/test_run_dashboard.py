@@ -14,7 +14,8 @@ import pytest
 from hostile import ANSWERS, SCRIPT, write_hostile, write_strange_cells
 from synthetic import lived_again, records, write_run
 
-from evolora.analysis.tables import answer_sample, answer_table, gather, load
+from evolora.analysis.answers import answer_sample, answer_table
+from evolora.analysis.tables import gather, load
 from evolora.analysis.run_charts import CHARTS
 from evolora.analysis.run_dashboard import dashboard, tame
 from evolora.lab.lab import Lab
@@ -81,7 +82,8 @@ def test_the_data_are_bounded_and_all_charts_are_there(path, evil):
     assert sorted(block) == sorted(CHARTS)
     assert path.stat().st_size < 1_600_000 and len(json.dumps(block)) < 300_000
     assert tame(load(evil)).lineage['organelle'].str.len().max() <= 60
-    assert len(answer_sample(answer_table(load(evil).answers), limit=5)) == 5
+    whole = load(evil)
+    assert len(answer_sample(answer_table(whole.episodes, whole.tasks), limit=5)) == 5
 
 
 @pytest.fixture(scope='module')

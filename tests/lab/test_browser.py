@@ -133,6 +133,34 @@ def test_jupyterlab_draws_every_chart_of_a_run(server, notebook):
     assert notebook.outside == []
 
 
+def test_a_picture_stays_when_the_kernel_is_gone_and_the_notebook_is_opened_again(server, notebook):
+    name = write(server.folder, 'stays.ipynb', """
+from evolora.lab.lab import Lab
+lab = Lab(preset='debug')
+lab.run(2)
+lab.wait()
+lab
+""")
+    notebook.open(name)
+    notebook.run_all()
+    wait_for(notebook, r'2 generations lived')
+    notebook.button('Step').click()
+    wait_for(notebook, r'3 generations lived')
+    stays = notebook.page.locator('.jp-OutputArea-output').filter(has_text='The picture stays')
+    expect(stays).to_contain_text(last := re.compile(r'generation\s+2 '))
+    notebook.page.keyboard.press('Control+s')
+    deadline = time.monotonic() + 60
+    saved = lambda: [o for c in nbformat.read(server.folder / name, as_version=4).cells for o in c.outputs]
+    while time.monotonic() < deadline and len(saved()) < 3: time.sleep(.5)
+    assert [sorted(o.data) for o in saved()][1:] == [['text/markdown'], ['image/png', 'text/plain']]
+    server.end_kernels()
+    notebook.open(name)
+    pictures = notebook.page.locator('.jp-OutputArea-output img')
+    expect(pictures).to_have_count(1)
+    assert pictures.first.bounding_box()['width'] > 300
+    expect(notebook.page.locator('.jp-RenderedMarkdown').filter(has_text='The picture stays')).to_contain_text(last)
+
+
 def test_the_copy_is_what_the_command_opens_and_it_lives(server, notebook):
     assert (server.folder / FIRST.name).read_bytes() == FIRST.read_bytes()
     notebook.open()

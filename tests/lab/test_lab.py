@@ -210,6 +210,27 @@ def test_the_numbers_behind_the_curves_are_a_table_and_a_copy_is_a_picture(ecolo
     assert '<img' in shown and ecology.population.ids[0] in shown and 'no generation yet' not in shown
 
 
+def test_what_stays_of_a_panel_is_an_output_of_its_own_that_is_drawn_again_when_it_rests(ecology, monkeypatch):
+    published = []
+    monkeypatch.setattr(window, 'display', lambda data, **how: published.append((data, how)))
+    lab = Lab(ecology)
+    stepped(lab)
+    assert not published, 'nothing is displayed yet'
+    lab._ipython_display_()
+    (panel, how), (line, first), (picture, second) = published
+    assert 'application/vnd.jupyter.widget-view+json' in panel and 'display_id' not in how
+    assert 'generation 0 ' in line['text/markdown'] and picture['image/png'].startswith(b'\x89PNG')
+    assert first['display_id'] != second['display_id'] and 'update' not in first
+    del published[:]
+    stepped(lab, 3)
+    (line, again), (picture, _) = published         # once for three generations
+    assert 'generation 3 ' in line['text/markdown'] and again == first | {'update': True}
+    assert 'generation 3' in picture['text/plain']
+    lab.ask('Sort the letters: jghn')
+    rest(lab)
+    assert len(published) == 2, 'nothing was lived since'
+
+
 def test_many_and_stop_are_buttons(ecology, monkeypatch):
     lab = Lab(ecology)
     asked = []
@@ -868,13 +889,13 @@ def test_answers_stand_beside_their_questions_and_are_picked(ecology):
     rows, tasks = ecology.history[-1].episodes, {t['question']: t for t in ecology.history[-1].tasks}
     assert all(tasks[r['question']]['task'] == r['task'] for r in rows)
     page = lab.replies_page.value
-    assert f'among the latest {len(rows)} of {len(rows)} answers' in page
+    assert f'{len(rows)} answers fit, of the latest {len(rows)} of {len(rows)};' in page
     last = tasks[rows[-1]['question']]
     assert shown(last['prompt']) in page and shown(last['gold']) in page
     cell, verdict = f"{rows[0]['family']}:{rows[0]['depth']}", 'right'
     lab.picks['cell'].value, lab.picks['verdict'].value = cell, verdict
     fits = [r for r in rows if f"{r['family']}:{r['depth']}" == cell and r['success']]
-    assert f'of {len(fits)} that fit' in lab.replies_page.value
+    assert f'>{len(fits)} answers fit' in lab.replies_page.value
     lab.step()
     assert lab.picks['cell'].value == cell, 'a choice stays while it lives on'
     rest(lab)
