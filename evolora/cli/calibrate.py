@@ -27,14 +27,16 @@ def check_host(host, config) -> None:
                               blocks=config.blocks), rule)
 
 def settings_for(host, name: str, # of a preset, or a YAML file
-                 *, again: bool = False): # measure even if it is known
+                 changes: dict | None = None, *, # what differs from it, by dotted names
+                 again: bool = False): # measure even if it is known
     "(configuration, calibration or None) of a run on a loaded host; ValueError where nothing can be learned"
     from evolora.evaluation.host_calibration import calibrate, keep_calibration, known_calibration
     from evolora.ecology.config import PRESETS, load_config
     from evolora.ecology.cost_forecast import priced_for
     from evolora.host.downloads import SHIPPED
     config = load_config(name)
-    if host.id in SHIPPED or not (PRESETS / f'{name}.yaml').is_file(): return priced_for(config, host), None
+    if host.id in SHIPPED or not (PRESETS / f'{name}.yaml').is_file():
+        return priced_for(config, host).but(changes), None
     found = None if again else known_calibration(host)
     if found is None:
         check_host(host, config)
@@ -44,9 +46,9 @@ def settings_for(host, name: str, # of a preset, or a YAML file
         kept = keep_calibration(host, found)
         log(f'calibrated in {found.seconds:.0f} s with {found.answers} answers: form {found.form}, {len(found.chosen)} '
             f'cells{"" if kept else "; it could not be kept for the next time"}')
-    return found.apply(config), found
+    return found.apply(config).but(changes), found
 
-def forecast_of(host: str, name: str) -> tuple: # name: of a preset, or a YAML file
+def forecast_of(host: str, name: str, changes: dict | None = None) -> tuple: # as for `settings_for`
     "(configuration, keywords of `forecast`) of a run on a host whose weights are not loaded, as far as it is known"
     from evolora.evaluation.host_calibration import calibration_kept
     from evolora.ecology.config import PRESETS, load_config
@@ -56,9 +58,9 @@ def forecast_of(host: str, name: str) -> tuple: # name: of a preset, or a YAML f
     config = load_config(name)
     found = None
     if host not in SHIPPED and (PRESETS / f'{name}.yaml').is_file(): found = calibration_kept(host_id(host))
-    if found is None: return priced_for(config, host), {}
+    if found is None: return priced_for(config, host).but(changes), {}
     mine = found.table.loc[found.chosen]
-    return found.apply(config), {'question': round(mine.prompt.mean()), 'new': round(mine.new.mean())}
+    return found.apply(config).but(changes), {'question': round(mine.prompt.mean()), 'new': round(mine.new.mean())}
 
 # %% ../../nbs/16_cli/04_calibrate.ipynb #daa10244
 def _without_weights(host: str, config: str) -> None:

@@ -28,7 +28,7 @@ from .parts import (
 )
 from .config import (
     EcologyConfig as EcologyConfig, PRESETS as PRESETS, RENAMED as RENAMED, changed_config as changed_config,
-    checked_config as checked_config, load_config as load_config, merged as merged,
+    checked_config as checked_config, load_config as load_config, merged as merged, settings as settings,
     validation_line as validation_line,
 )
 from .record import (

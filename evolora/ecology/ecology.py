@@ -8,6 +8,7 @@ __all__ = ['Ecology']
 # %% ../../nbs/07_ecology/11_ecology.ipynb #efcd8c0c
 import threading
 import time
+from pathlib import Path
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from fastcore.basics import patch
 from ..assimilation.examiner import Examiner
 from ..assimilation.gates import Decision, event, tally, turn as whole_turn
 from ..assimilation.merge_test import Merge, Merging
-from .config import EcologyConfig
+from .config import EcologyConfig, load_config
 from .knobs import Controls, Applied
 from .diagnosis import EarlyStopping
 from .lifecycle import Demography
@@ -51,7 +52,11 @@ from ..utils.underway import Underway, heard
 # %% ../../nbs/07_ecology/11_ecology.ipynb #09b23405
 class Ecology:
     "A population on a host, with its market, its users' questions and its books; `step` runs one generation"
-    def __init__(self, host: Host, config: EcologyConfig = EcologyConfig(), *, seed: int = 0):
+    def __init__(self, host: Host, config: EcologyConfig | str | Path = EcologyConfig(), # or a preset, or a YAML file
+                 *, seed: int = 0):
+        if isinstance(config, (str, Path)): config = load_config(config)
+        if not isinstance(config, EcologyConfig): raise ValueError(
+            f"expected a configuration, a preset or a YAML file, got a {type(config).__name__}; take EcologyConfig(…)")
         host = host if host.form == config.form else host.in_form(config.form)
         self.host, self.config, self.seed, self.generation = host, config, seed, 0
         self.cells = {c: Cell.parse(c) for c in config.cells}

@@ -15,8 +15,8 @@ from .lessons import (
 )
 from .learning_rules import (
     Credit as Credit, Directions as Directions, RULES as RULES, Reading as Reading, backprop as backprop,
-    costs_like as costs_like, credit as credit, hebbian as hebbian, learning_flops as learning_flops,
-    local as local, node as node, register_rule as register_rule,
+    check_maps as check_maps, costs_like as costs_like, credit as credit, hebbian as hebbian,
+    learning_flops as learning_flops, local as local, node as node, register_rule as register_rule,
 )
 from .updates import (
     KEEPS_BASIS as KEEPS_BASIS, Plasticity as Plasticity, PlasticityConfig as PlasticityConfig,
