@@ -24,7 +24,7 @@ from .calibrate import calibrate, forecast_of, settings_for
 from .hosts import HOSTS, finite, host_app, interruptible, loaded_host, unfinished, while_loading
 from .baselines import holdout, sft
 from . import islands as islands_command, settings as settings_command, study as study_command, training_jobs
-from .settings import Changes, changes_of
+from .settings import Changes, changes_of, preset_for
 from ..utils.terminal import MAX_THREADS, bar_of, meanwhile, new_file, new_folder_for, progress, log, show, visible
 
 # %% ../../nbs/16_cli/13_app.ipynb #1ed9fd5c
@@ -128,7 +128,7 @@ def _best_first(data, cells: dict) -> list:
 # %% ../../nbs/16_cli/13_app.ipynb #095d63c7
 @app.command(epilog='Calibrate, then resume: `evolora run --generations 10 --out runs/a`, look at it, and '
                     '`evolora run --resume runs/a --generations 1000`.')
-def run(config: Annotated[str | None, typer.Option(help='ecology (default), real (default on a real host), '
+def run(config: Annotated[str | None, typer.Option(help='stakes (default), real (default on a real host), ecology, '
                                                    'worlds, single, frozen, simple, relaxed, endogenous, debug, '
                                                    'relaxed-debug, or a YAML file; what a '
                                                    'file leaves out is as a bare `EcologyConfig` has it, not as '
@@ -157,7 +157,7 @@ def run(config: Annotated[str | None, typer.Option(help='ecology (default), real
     told = changes_of(changes)
     if resume: _same_run(resume, config, told, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     host_name = 'embedded' if host is None else host
-    name = config if config is not None else 'ecology' if host_name in SHIPPED else 'real'
+    name = config if config is not None else preset_for(host_name)
     if dry_run:
         if resume: raise ValueError("expected --dry-run or --resume, got both; a run that exists is as large as it is")
         settings, how = forecast_of(host_name, name, told)

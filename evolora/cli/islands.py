@@ -14,7 +14,7 @@ import typer
 
 from .calibrate import settings_for
 from .hosts import HOSTS, loaded_host, while_loading
-from .settings import Changes, changes_of
+from .settings import Changes, changes_of, preset_for
 from ..utils.terminal import MAX_THREADS, drawn_again, log, new_folder_for, show
 
 # %% ../../nbs/16_cli/12_islands.ipynb #cis00006
@@ -116,7 +116,7 @@ def _begun(out, asked, generations, config, changes, seed, host, device, dtype, 
     settings = checked_islands(asked)
     check_epochs(generations, settings.every)       # before anything is written
     host_name = 'embedded' if host is None else host
-    name = config if config is not None else 'ecology' if host_name in SHIPPED else 'real'
+    name = config if config is not None else preset_for(host_name)
     load_config(name).but(changes)
     check_new_folder(folder := new_folder_for(out, f'islands-seed{seed or 0}'))
     loaded = loaded_host(host_name, device=device, dtype=dtype,

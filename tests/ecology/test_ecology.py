@@ -152,7 +152,7 @@ def test_every_preset_runs(host, name):
 
 def test_the_presets_are_those_that_are_promised():
     assert PRESET_NAMES == ['debug', 'ecology', 'endogenous', 'frozen', 'real', 'relaxed', 'relaxed-debug', 'simple',
-                            'single', 'worlds']
+                            'single', 'stakes', 'worlds']
 
 
 def test_endogenous_has_all_parts_on():

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from evolora.ecology.config import load_config
 from evolora.experiments.changing_worlds import kept
 from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
@@ -15,14 +16,14 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_longer',
+COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_default', 'selection_longer',
              'selection_longest', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts',
              'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
 def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
-                      if name not in ('worlds_static', 'worlds_kinds', 'worlds_map')}    # of several budgets, worlds
+                      if name not in ('selection_default', 'worlds_static', 'worlds_kinds', 'worlds_map')}  # several budgets, worlds
 
 
 @pytest.mark.parametrize('name', COMMITTED)
@@ -95,6 +96,20 @@ def test_readme_has_what_an_insurance_costs(budget, rival):
     found = [100 * x for x in own.lead('ecology', rival, ('id',))]
     assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−') in README.replace(' points [', ' [')
     assert found[0] > -.5
+
+
+@pytest.mark.parametrize('budget', (1000., 3000.))
+@pytest.mark.parametrize('rival', ('ecology', 'single'))
+def test_readme_has_what_the_default_is_worth(budget, rival):
+    study = Study('selection_default', RESULTS / 'selection_default')
+    own = places(study.plan, study.cells())['default', 'embedded', budget]
+    found = [100 * x for x in own.lead('quiet', rival, ('id',))]
+    assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−') in README.replace(' points [', ' [')
+    routed, best = (own.right('quiet', ('id',), way).mean(1) for way in ('routed', 'best'))
+    assert (routed - best).max() < .004
+    stakes, arm = load_config('stakes'), load_config('ecology').but(study.plan.conditions[2].changes)
+    still = {'variation': stakes.variation, 'merging': stakes.merging}      # without births and merges these are idle
+    assert arm.but(still) == stakes.but(still) and not stakes.variation.every and not stakes.merging.share
 
 
 @pytest.mark.parametrize('world, rival', (('apart', 'reset'), ('skewed', 'reset'), ('sessions', 'context')))
