@@ -23,7 +23,7 @@ COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'sele
 
 @pytest.fixture(scope='module')
 def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
-                      if name not in ('selection_default', 'worlds_static', 'worlds_kinds', 'worlds_map')}  # several budgets, worlds
+                      if name not in ('selection_default', 'worlds_static', 'worlds_kinds', 'worlds_map')}  # of several
 
 
 @pytest.mark.parametrize('name', COMMITTED)
