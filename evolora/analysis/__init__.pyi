@@ -17,8 +17,9 @@ from .tables import (
     evolution_sentence as evolution_sentence, evolution_table as evolution_table, gate_table as gate_table,
     gather as gather, left_because as left_because, lineage as lineage, lineage_order as lineage_order,
     load as load, markdown_table as markdown_table, organelle_table as organelle_table, pool as pool,
-    rate_bounds as rate_bounds, sentence as sentence, stake_table as stake_table, summary as summary,
-    tally as tally, world_counts as world_counts, world_rates as world_rates, world_table as world_table,
+    rate_bounds as rate_bounds, run_data as run_data, sentence as sentence, stake_table as stake_table,
+    summary as summary, tally as tally, world_counts as world_counts, world_rates as world_rates,
+    world_table as world_table,
 )
 from .answers import (
     answer_sample as answer_sample, answer_table as answer_table, with_questions as with_questions,
@@ -26,9 +27,10 @@ from .answers import (
 from .theme import (
     BLUE as BLUE, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE, PALE as PALE,
     PURPLE as PURPLE, VERMILION as VERMILION, beneath as beneath, binned as binned, bundle as bundle,
-    in_world as in_world, lacks as lacks, nothing as nothing, one_of as one_of, over_time as over_time, per as per,
-    png_of as png_of, rounded as rounded, sampled as sampled, save_chart as save_chart, setup as setup,
-    step_for as step_for, stretches as stretches, world_layers as world_layers,
+    in_world as in_world, lacks as lacks, nothing as nothing, of_run as of_run, one_of as one_of,
+    over_time as over_time, per as per, png_of as png_of, rounded as rounded, sampled as sampled,
+    save_chart as save_chart, setup as setup, step_for as step_for, stretches as stretches,
+    world_layers as world_layers,
 )
 from .gate_charts import (
     chart_attempts as chart_attempts, chart_gates as chart_gates, chart_turns as chart_turns,

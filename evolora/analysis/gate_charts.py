@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from .tables import RunData, attempt_table, sentence
-from .theme import (alt, GREEN, GREY, PALE, PURPLE, VERMILION, binned, in_world, nothing, over_time, per, rounded,
+from .theme import (alt, GREEN, GREY, PALE, PURPLE, VERMILION, binned, in_world, nothing, of_run, over_time, per,
+                                    rounded,
                                     step_for)
 from ..assimilation.gates import EVENTS, GATES, gate_label
 
@@ -43,6 +44,7 @@ def chart_gates(data: RunData) -> alt.Chart:
     ).properties(title=alt.Title(title, subtitle=f'per {per(step)}; light grey: no turn ended there'),
                  description=f'{turns.sum():.0f} turns; most ended at {gate_label(most)}: {counts[most].sum():.0f}')
 
+@of_run
 def chart_turns(data: RunData, *, limit: int = 20) -> alt.LayerChart | alt.Chart:
     "How the latest turns ended, in words"
     ended, title = data.gates[data.gates['final'].eq(True)], 'How the latest turns ended'
@@ -69,6 +71,7 @@ def chart_turns(data: RunData, *, limit: int = 20) -> alt.LayerChart | alt.Chart
 _OUTCOMES = {'took_over': ('took over', 'diamond', GREEN),
              'not_shown_equal': ('not shown to be as good', 'circle', GREY)}
 
+@of_run
 def chart_attempts(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Chart:
     "The evidence that each tested child is as good as the pair, and how much was needed"
     everything, title = attempt_table(data), 'Evidence that a merged child is as good as the pair'

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .tables import RunData
-from .theme import alt, BLUE, GREY, PALE, binned, in_world, nothing, over_time, rounded, step_for
+from .theme import alt, BLUE, GREY, PALE, binned, in_world, nothing, of_run, over_time, rounded, step_for
 from ..utils.statistics import wilson
 
 # %% ../../nbs/10_analysis/05_society_charts.ipynb #sch00007
@@ -79,6 +79,7 @@ def chart_sleepers(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Ch
         description=f'{len(slept)} organelles were archived, and {woken} times one came back')
 
 # %% ../../nbs/10_analysis/05_society_charts.ipynb #sch00014
+@of_run
 def chart_archive(data: RunData) -> alt.Chart:
     "The quality of who sleeps in each cell of the archive's grid at the end of a run"
     title, table = 'The archive', archived(data).dropna()
@@ -143,6 +144,7 @@ def messages(data: RunData) -> pd.DataFrame:
     low, high = wilson(table['right'].to_numpy(), table['questions'].to_numpy()) if len(table) else ([], [])
     return table.assign(share=table['right'] / table['questions'], low=low, high=high)
 
+@of_run
 def chart_messages(data: RunData) -> alt.LayerChart | alt.Chart:
     "The share of right answers after a message, after a shuffled one, and without one, with 95 % intervals"
     title, table = 'What messages are worth', messages(data)
@@ -168,6 +170,7 @@ def reads(data: RunData) -> pd.DataFrame:
                          columns=['reader', 'author', 'messages', 'paid']).dropna()
     return table.groupby(['reader', 'author'], as_index=False)[['messages', 'paid']].sum()
 
+@of_run
 def chart_reads(data: RunData, *, limit: int = 16) -> alt.Chart: # organelles on a side, those that read or wrote most
     "How many messages went from whom to whom"
     title, table = 'Who reads whom', reads(data)

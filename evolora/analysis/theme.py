@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['OKABE_ITO', 'BLUE', 'ORANGE', 'GREEN', 'VERMILION', 'PURPLE', 'GREY', 'PALE', 'over_time', 'step_for', 'binned',
            'per', 'one_of', 'sampled', 'rounded', 'nothing', 'stretches', 'world_layers', 'beneath', 'in_world',
-           'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
+           'of_run', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
 
 # %% ../../nbs/10_analysis/03_theme.ipynb #413b1d65
 import io
@@ -23,7 +23,7 @@ import pandas as pd
 import vl_convert
 from PIL import Image
 
-from .tables import RunData
+from .tables import RunData, run_data
 from ..tasks.worlds import World
 from ..utils.files import write_whole
 
@@ -171,13 +171,20 @@ def beneath(chart: alt.TopLevelMixin, world: World | None) -> alt.TopLevelMixin:
 def in_world(draw: Callable) -> Callable:
     "Make a function that draws one run, or several, draw the world beneath; of several only if they share it"
     @wraps(draw)
-    def drawn(data: RunData | Iterable[RunData], *more, **how):
-        runs = [data] if isinstance(data, RunData) else [*data]
+    def drawn(data, *more, **how): # a run, or several, however they come: see `run_data`
+        many = isinstance(data, Iterable) and not isinstance(data, str)
+        runs = [run_data(one) for one in data] if many else [run_data(data)]
         last = max((int(run.generations['generation'].max()) + 1 for run in runs), default=0)
         band = lambda world: world and (world.common, world.changes, world.band(last).values.tolist())
         known = [band(run.world) for run in runs]
         world = runs[0].world if runs and all(b == known[0] for b in known) else None
-        return beneath(draw(data if isinstance(data, RunData) else runs, *more, **how), world)
+        return beneath(draw(runs if many else runs[0], *more, **how), world)
+    return drawn
+
+def of_run(draw: Callable) -> Callable:
+    "Make a function that draws the tables of a run take a run however it comes"
+    @wraps(draw)
+    def drawn(data, *more, **how): return draw(run_data(data), *more, **how)
     return drawn
 
 # %% ../../nbs/10_analysis/03_theme.ipynb #1bfd6481

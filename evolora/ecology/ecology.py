@@ -311,6 +311,15 @@ def _record(self: Ecology, service: Service, learned: pd.DataFrame, scored: Bill
 
 # %% ../../nbs/07_ecology/11_ecology.ipynb #39013ada
 @patch
+def table(self: Ecology, name: str) -> pd.DataFrame: # like episodes, as in a run folder
+    "A table of what is in memory: `generations` of the whole life, the others of the latest generation"
+    if not self.history: raise ValueError("expected a generation, got none yet; step() or run(1) lives one")
+    kept = {} if self.history[-1].episodes is None else self.history[-1].tables        # numbers only after a resume
+    kept['generations'] = [g.row for g in self.history]
+    if name in kept: return pd.DataFrame(kept[name])
+    raise ValueError(f"expected a table that is in memory ({', '.join(kept)}), got {name!r:.60}")
+
+@patch
 def run(self: Ecology, generations: int, *, hooks: Iterable[Callable[[Generation], None]] = (), # get each record
         log: Callable[[str], None] | None = print, # gets a line a generation; None prints nothing
         patience: int | EarlyStopping = 0, # generations in a row without a right answer after which it stops; 0: never
@@ -337,6 +346,11 @@ def explain(self: Ecology, organelle: str) -> str:
 def hashes(self: Ecology) -> dict[str, str]:
     "`hashes_of` its host, the world, and fingerprints of a user's own task families, learning rules, gates, schedule"
     return hashes_of(self.host) | self.config.own_parts
+
+@patch
+def __repr__(self: Ecology) -> str:
+    return (f'Ecology({self.host.id!r}, seed={self.seed}, generation {self.generation}, '
+            f'{len(self.population)} organelles)')
 
 @patch
 def _repr_markdown_(self: Ecology) -> str:

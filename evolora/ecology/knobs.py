@@ -115,6 +115,8 @@ class Controls:
         self.world, self.changing = world or World(config.world, config.families), False    # a change of it waits
         self._turns, self._verdicts, self._lock = {}, {}, threading.Lock()    # (organelle, prompt, answer) → up
 
+    def __repr__(self) -> str: return f'Controls({len(self._turns)} turns and {len(self._verdicts)} verdicts wait)'
+
     def turn(self, **values: float) -> None: # as `KNOBS` has them
         "Request other values; the last request before the next generation counts. ValueError for a wrong one"
         if not values: raise ValueError(f"expected a knob to turn ({', '.join(KNOBS)}), got none; contest=.5 turns one")

@@ -30,6 +30,8 @@ class Demography:
         self.leaving: Callable[[Organelle], None] = lambda one: None        # told before one leaves
         self.giving: Callable[[str], None] = lambda id: None    # told before one hands all its stakes over
 
+    def __repr__(self) -> str: return f'Demography({len(self.population)} alive, seats for {self.capacity})'
+
     def lineage(self) -> list[dict]:
         "The births and deaths since the last call"
         rows, self._lineage = self._lineage, []

@@ -259,9 +259,9 @@ class Run:
         if torn := _stump(path)[0]: truncate(path, path.stat().st_size - torn)
         return torn
 
-    def read(self, table: str) -> pd.DataFrame:
+    def table(self, name: str) -> pd.DataFrame:
         "A table of this run, as `read` gives it"
-        return read(self.folder, table)
+        return read(self.folder, name)
 
     def _repr_markdown_(self) -> str:
         rows = {'host': self.host.get('id', '?'), 'seed': self.seed, 'version': self.version,

@@ -115,7 +115,7 @@ def step(self: Session) -> Generation:
 def seen(self: Session, first: int) -> list[Seen]:
     "The generations from this one on, read from the tables, for a diagnosis"
     rows = [row for row in self.run.rows('generations') if row['generation'] >= first]
-    episodes = self.run.read('episodes')
+    episodes = self.run.table('episodes')
     return seen_in(rows, episodes[episodes['generation'] >= first].to_dict('records'))
 
 @patch

@@ -111,7 +111,7 @@ class Ancestor(NamedTuple):
 
 def descent(population: Population, ids: Iterable[str], run: Run | None = None) -> list[Ancestor]:
     "These organelles and all their known ancestors, the newest first"
-    rows = [] if run is None else run.read('lineage').to_dict('records')
+    rows = [] if run is None else run.table('lineage').to_dict('records')
     born = lambda r: Ancestor(r['organelle'], r['generation'], r['operator'], tuple(map(str, r['parents'] or ())))
     known = {r['organelle']: born(r) for r in rows if r['event'] == 'birth'}
     known |= {o.id: Ancestor(o.id, o.born, o.operator, o.parents) for o in population}

@@ -69,6 +69,9 @@ class Results:
         asked = [_asked(c) for own in self.cells.values() for c in own.values()]
         if any(x != asked[0] for x in asked): raise ValueError('expected cells that were asked the same, got others')
 
+    def __repr__(self) -> str:
+        return f"Results({', '.join(f'{name}: {len(own)}' for name, own in self.cells.items())})"
+
     def ways(self, condition: str) -> list[str]:
         "How it answers, the first way first; a life that ends with one organelle has one way, which stands for all"
         return max((list(c['ways']) for c in self.cells[condition].values()), key=len)

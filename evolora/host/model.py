@@ -95,8 +95,7 @@ class Host:
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.ends[0]
         self.prefixes, self.tried = Prefixes(), {}      # what later rooms found out by trying this model
 
-    device = property(lambda self: self.model.device)
-    dtype = property(lambda self: self.model.dtype)
+    device, dtype = property(lambda self: self.model.device), property(lambda self: self.model.dtype)
     parameters = property(lambda self: sum(p.numel() for p in self.model.parameters()))     # tied ones once
 
     @property
@@ -179,6 +178,7 @@ class Host:
             digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()[:16]
 
+    def __repr__(self) -> str: return f'Host({self.id!r}, {self.parameters:,} weights)'
     def _repr_markdown_(self) -> str:
         c = self.config.get_text_config()
         return (f'**{escape(self.id)}** · {escape(self.config.model_type)} · {self.parameters:,} weights in '

@@ -46,11 +46,11 @@ def curves(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
         for row in lineage:
             if row['event'] == 'birth' and (row['operator'] == 'migrant' or came & set(row['parents'])):
                 came.add(row['organelle'])
-        episodes = run.read('episodes')
+        episodes = run.table('episodes')
         if not len(episodes): continue
         episodes = episodes.assign(epoch=episodes.generation // plan.islands.every, came=episodes.organelle.isin(came))
         found = episodes.groupby('epoch').agg(accuracy=('success', 'mean'), by_migrants=('came', 'mean'))
-        alive = run.read('generations').assign(epoch=lambda t: t.generation // plan.islands.every)
+        alive = run.table('generations').assign(epoch=lambda t: t.generation // plan.islands.every)
         rows.append(found.assign(island=i, alive=alive.groupby('epoch').alive.last()).reset_index().assign(
             generation=lambda t: (t.epoch + 1) * plan.islands.every))
     return pd.concat(rows) if rows else pd.DataFrame(columns=['epoch', 'accuracy', 'by_migrants', 'island', 'alive',

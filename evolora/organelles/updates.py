@@ -96,6 +96,8 @@ class Plasticity:
         self._lineages = population.capacity + 1
         self._expected: dict[str, dict[str, float]] = {}         # organelle -> cell -> running mean of the reward
 
+    def __repr__(self) -> str: return f'Plasticity({self.config.rule!r}, {len(self.population)} organelles)'
+
     def advantages(self, reward: np.ndarray, organelles: Sequence[str], tasks: Sequence[str],
                    cells: Sequence[str]) -> np.ndarray:
         "Advantage of each answer, (answers,); afterwards the running means of the baseline are updated"

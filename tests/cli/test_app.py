@@ -530,11 +530,11 @@ def test_a_run_leaves_plain_text_a_report_and_its_population(world):
     assert run.version == evolora.__version__ and run.seed == 7 and run.host['id'] == str(world / 'host')
     assert run.hashes['host'] == load_host(world / 'host').weights_hash()
     assert set(run.hashes) == {'config', 'host', 'streams', 'grader', 'cost'}
-    assert run.read('generations').generation.tolist() == list(range(GENERATIONS))
+    assert run.table('generations').generation.tolist() == list(range(GENERATIONS))
     # No knob was turned, no feedback given, there are no parts, and nothing was right, so that nothing can be compared
     # or merged.
     untouched = 'knobs', 'feedback', 'evolution', 'gates', 'society'
-    for table in TABLES: assert bool(len(run.read(table))) is (table not in untouched)
+    for table in TABLES: assert bool(len(run.table(table))) is (table not in untouched)
     report = (world / 'run/report.md').read_text()
     charts = re.findall(r'!\[.*?\]\((.*?)\)', report)
     assert charts and all((world / 'run' / chart).stat().st_size > 1000 for chart in charts)
@@ -747,7 +747,7 @@ def test_a_run_ends_with_a_question_of_its_own_cells(cli, world, sketched):
 def test_a_run_without_a_right_answer_stops_says_why_and_goes_on(cli, world, sketched):
     small = config(cells=['math:1'], variation=dict(every=0))
     code, out, err = cli('run', '--config', small, '--host', world / 'host', '--generations', 9, '--out', 'run')
-    assert (code, err) == (3, '') and Run.open('run').read('generations').accuracy.tolist() == [0.] * PATIENCE
+    assert (code, err) == (3, '') and Run.open('run').table('generations').accuracy.tolist() == [0.] * PATIENCE
     assert 'no answer was right in generations 0 to 2; all is kept' in out
     assert f'evolora calibrate {world / "host"}' in out and 'go on: evolora run --resume run --generations 6' in out
     assert all(line.isprintable() for line in out.splitlines())
@@ -985,7 +985,7 @@ def test_ctrl_c_keeps_the_generation_the_population_and_the_report(cli, world, m
     pressed(monkeypatch, 1)
     code, out, err = cli('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
     assert code == 0 and 'stopped after generation 1, which is kept' in out
-    assert Run.open('run').read('generations').generation.tolist() == [0, 1] and Path('run/report.md').exists()
+    assert Run.open('run').table('generations').generation.tolist() == [0, 1] and Path('run/report.md').exists()
     assert cli('ask', 'run', 'hello')[0] == 0
 
 
@@ -993,7 +993,7 @@ def test_the_second_ctrl_c_ends_at_once_and_keeps_what_was_written(cli, world, m
     pressed(monkeypatch, 2)
     code, out, err = cli('run', '--config', config(), '--host', world / 'host', '--generations', 50, '--out', 'run')
     assert code == 130 and 'Traceback' not in err
-    assert Run.open('run').read('generations').generation.tolist() == [0]
+    assert Run.open('run').table('generations').generation.tolist() == [0]
     assert cli('ask', 'run', 'hello')[0] == 0, 'the checkpoint of the beginning is there'
 
 

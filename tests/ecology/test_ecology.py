@@ -470,10 +470,10 @@ def test_every_row_fits_its_table_and_comes_back(tmp_path, host, chance_decides)
     ecology.run(6, hooks=[records.append], log=None)
     run = write(new_run(tmp_path / 'run', config), records)
     for table, columns in TABLES.items():
-        frame = run.read(table)
+        frame = run.table(table)
         assert len(frame) == len(rows(records, table)) > 0 and list(frame.columns) == list(columns)
         for row in rows(records, table): assert set(row) == set(columns)
-    episodes, generations = run.read('episodes'), run.read('generations')
+    episodes, generations = run.table('episodes'), run.table('generations')
     assert episodes.groupby('generation').size().tolist() == generations.episodes.tolist()
     assert generations.generation.tolist() == list(range(len(records)))
     parts = ['serve', 'merge', 'renew', 'evolve', 'adapt']

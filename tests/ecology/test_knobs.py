@@ -338,7 +338,7 @@ def test_feedback_on_an_empty_answer_and_a_long_one_is_recorded(host, tmp_path, 
     e.feedback('o1', 'a | <b>\n' * 10, '\x00\x1b[31m', True)
     run = Run.create(tmp_path / 'run', config={}, host={'id': 'tiny'}, seed=0, version='0')
     run.record(e.step())
-    assert run.read('feedback').answer.tolist() == ['', '\x00\x1b[31m']
+    assert run.table('feedback').answer.tolist() == ['', '\x00\x1b[31m']
     widest = dict(generation=0, organelle='o1', prompt='🙂' * module._LONGEST, answer='🙂' * module._LONGEST, up=True,
                   reward=1.)
     run.append('feedback', [widest])

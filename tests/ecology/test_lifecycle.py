@@ -299,7 +299,7 @@ def test_a_run_on_the_embedded_host_decides_again(tmp_path, monkeypatch):
     run, records = Run.create(tmp_path / 'run', config=e.config.model_dump(), host={'id': 'embedded'}, seed=0,
                               version='0'), lived(e, 5)
     for record in records: run.record(record)
-    gates = run.read('gates').to_dict('records')
+    gates = run.table('gates').to_dict('records')
     assert len(gates) == len(rows(records, 'gates')) > 5 and e.merging.levels.found and replay(gates) == []
     for i, row in enumerate(gates): # one that was decided otherwise is found, wherever it is
         assert replay(gates[:i] + [row | {'passed': not row['passed']}] + gates[i + 1:])

@@ -30,7 +30,7 @@ def run(tmp_path): return create(tmp_path / 'new' / 'run')
 @pytest.mark.parametrize('table', TABLES)
 def test_every_table_comes_back_typed_and_is_one_pandas_call(run, table):
     run.append(table, [row(table), row(table, generation=4)])
-    frame = run.read(table)
+    frame = run.table(table)
     assert list(frame.columns) == list(TABLES[table]) and frame['generation'].tolist() == [3, 4]
     assert [frame.iloc[0][name] for name in frame] == [SAMPLES[kind] for kind in TABLES[table].values()]
     pd.testing.assert_frame_equal(frame, pd.read_json(run.path(table), lines=True, dtype=False, precise_float=True))
@@ -38,10 +38,10 @@ def test_every_table_comes_back_typed_and_is_one_pandas_call(run, table):
 
 @pytest.mark.parametrize('table', TABLES)
 def test_an_empty_table_has_the_same_columns_and_types(run, table):
-    empty = run.read(table)
+    empty = run.table(table)
     assert len(empty) == 0 and list(empty.columns) == list(TABLES[table])
     run.append(table, [row(table)])
-    pd.testing.assert_series_equal(empty.dtypes, run.read(table).dtypes)
+    pd.testing.assert_series_equal(empty.dtypes, run.table(table).dtypes)
 
 
 def test_same_rows_same_bytes(tmp_path):
@@ -60,7 +60,7 @@ def test_same_rows_same_bytes(tmp_path):
 def test_numbers_and_text_come_back_exactly(tmp_path_factory, number, text):
     run = create(tmp_path_factory.mktemp('exact') / 'run')
     run.append('episodes', [row('episodes', cost=number, answer=text)])
-    back = run.read('episodes').iloc[0]
+    back = run.table('episodes').iloc[0]
     assert back['answer'] == text and (back['cost'] == number or (np.isnan(back['cost']) and np.isnan(number)))
     json.loads(run.path('episodes').read_bytes(),
                parse_constant=lambda constant: pytest.fail(f'{constant} is not JSON'))
@@ -69,7 +69,7 @@ def test_numbers_and_text_come_back_exactly(tmp_path_factory, number, text):
 def test_missing_values_are_null_in_the_file_and_missing_in_the_table(run):
     run.append('lineage', [row('lineage', event='death', rank=None, operator=None, traits=None)])
     assert json.loads(run.path('lineage').read_text())['rank'] is None
-    assert run.read('lineage')[['rank', 'operator', 'traits']].isna().all(axis=None)
+    assert run.table('lineage')[['rank', 'operator', 'traits']].isna().all(axis=None)
 
 
 @pytest.mark.parametrize('change, message', [
@@ -90,7 +90,7 @@ def test_a_missing_column_is_named(run):
 
 
 def test_an_unknown_table_is_refused(run):
-    for use in (lambda: run.append('episode', []), lambda: run.read('../ledger'), lambda: run.mend('x'),
+    for use in (lambda: run.append('episode', []), lambda: run.table('../ledger'), lambda: run.mend('x'),
                 lambda: run.path('x')):
         with pytest.raises(ValueError, match='expected a table of a run'): use()
 
@@ -166,16 +166,16 @@ def test_a_last_line_cut_anywhere_is_reported_and_the_rest_is_read(three):
     for cut in (1, 10, len(whole) - start - 2):
         path.write_bytes(whole[:start + cut])
         with pytest.warns(UserWarning, match=rf'ledger.jsonl line 3 is torn, {cut} bytes were skipped'):
-            assert three.read('ledger')['generation'].tolist() == [0, 1]
+            assert three.table('ledger')['generation'].tolist() == [0, 1]
 
 
 def test_a_whole_last_line_without_its_end_is_a_row(three):
     path = three.path('ledger')
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    assert len(three.read('ledger')) == 3
+    assert len(three.table('ledger')) == 3
     three.append('ledger', [row('ledger')])
-    assert path.read_bytes()[:len(whole)] == whole and len(three.read('ledger')) == 4
+    assert path.read_bytes()[:len(whole)] == whole and len(three.table('ledger')) == 4
 
 
 @pytest.mark.parametrize('stump', [b'{"gener', b'\0' * 40, b'{"generation": 3\n', b'\xf0\x9f'])
@@ -206,18 +206,18 @@ def test_damage_further_up_names_file_and_line(three, damage, message):
     lines = path.read_bytes().split(b'\n')
     lines[1] = damage(lines[1])
     path.write_bytes(b'\n'.join(lines))
-    with pytest.raises(ValueError, match=rf'ledger.jsonl line 2: .*{message}'): three.read('ledger')
+    with pytest.raises(ValueError, match=rf'ledger.jsonl line 2: .*{message}'): three.table('ledger')
 
 
 def test_a_sound_table_warns_about_nothing(three):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        assert len(three.read('ledger')) == 3
+        assert len(three.table('ledger')) == 3
 
 
 def test_what_is_no_file_is_not_opened(run):
     os.mkfifo(run.path('ledger'))
-    with pytest.raises(ValueError, match='expected a file of rows'): run.read('ledger')
+    with pytest.raises(ValueError, match='expected a file of rows'): run.table('ledger')
 
 
 def test_the_summary_is_a_small_table_of_escaped_text(tmp_path):
