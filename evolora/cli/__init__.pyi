@@ -1,4 +1,5 @@
 from . import app as app
+from . import ask as ask
 from . import attention as attention
 from . import baselines as baselines
 from . import bench as bench

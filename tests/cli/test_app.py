@@ -1,6 +1,7 @@
 """The command: what can be done is done alike twice; what cannot is one line, exit code 2 and an untouched disk."""
 import hashlib
 import inspect
+import io
 import json
 import logging
 import os
@@ -572,6 +573,23 @@ def test_a_run_is_asked_and_says_who_answered_and_why(cli, world, strategy):
     assert 'resembles string.sort' in err and 'GFLOPs' in err
     assert cli('ask', run, 'Sort the letters: dbac', '--strategy', strategy)[1] == out
     assert disk(run) == before, 'nothing is fitted: whom to ask is known'
+
+
+def test_several_questions_are_asked_of_one_host(cli, world, monkeypatch):
+    run = Path(shutil.copytree(world / 'run', 'run'))
+    alone = [cli('ask', run, q)[1] for q in ('Sort the letters: dbac', 'What is 2 + 3?')]
+    monkeypatch.setattr('sys.stdin', io.StringIO('Sort the letters: dbac\n\n \nWhat is 2 + 3?'))
+    code, out, err = cli('ask', run, '--interactive')
+    assert code == 0 and out == ''.join(alone) and err.count('GFLOPs') == 2 and '? ' not in err.splitlines()[0][:2]
+    monkeypatch.setattr('sys.stdin', io.StringIO('x' * 100_000 + '\nSort the letters: dbac\n'))
+    code, out, err = cli('ask', run, '-i')
+    assert code == 0 and out == alone[0] and err.splitlines()[0].startswith('evolora: ')
+    assert 'got both' in cli('ask', run, 'Sort the letters: dbac', '-i')[2]
+
+
+def test_the_version_is_that_of_the_package(cli):
+    import evolora
+    assert cli('--version')[:2] == (0, f'evolora {evolora.__version__}\n')
 
 
 def test_who_waits_sees_a_bar_that_goes_when_it_is_done(cli, world, monkeypatch, sketched):
