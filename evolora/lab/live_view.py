@@ -6,6 +6,7 @@
 __all__ = ['Memory', 'Window', 'remains']
 
 # %% ../../nbs/11_lab/08_live_view.ipynb #28509d8d
+import math
 import threading
 import time
 import traceback
@@ -190,8 +191,8 @@ def refresh(self: Window) -> None:
         doing = 'stopped, see below' if r.found and not busy else r.doing
         self.sure, now, open = False, self.view.generation if self.view else 0, self.judgeable
         lived = f'{now} generation{"s" * (now != 1)} lived'       # the latest is called by a number one less
-        self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, still=not r.busy,
-                     able=not barred, lived=self.ecology is not None and not barred, judgeable=open)
+        self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, endless=r.left == math.inf,
+                     still=not r.busy, able=not barred, lived=self.ecology is not None and not barred, judgeable=open)
         if self.judged and not open:
             self.feedback_text.value = shown('the feedback is booked; ask again to judge again')
 

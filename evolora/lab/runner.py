@@ -38,6 +38,7 @@ class Runner:
         self.watchers: list[Callable[[Generation | None], None]] = []
         self._jobs, self._thread, self._changed = deque(), None, threading.Condition()
         self.busy, self.loading = False, Underway()
+        self.pace: float | None = None      # seconds of a generation, the latest ones counting most
 
     @property
     def ecology(self) -> Ecology | None:
@@ -105,6 +106,8 @@ def _generation(self: Runner) -> None:
     if self._watch is None: self._watch = EarlyStopping(self.ecology, self.patience, getattr(self.world, 'seen', None))
     self.began = time.monotonic()
     record = self.world.step()
+    took = time.monotonic() - self.began
+    self.pace = took if self.pace is None else .7 * self.pace + .3 * took
     self._watch.observe(record)
     with self._changed:
         self.found: Diagnosis | None = self._watch.found
@@ -135,9 +138,9 @@ def run(self: Runner, generations: int | None = None) -> None: # None: what a pa
 
 @patch
 def step(self: Runner) -> None:
-    "Live one generation more, unless some are left; what a pause left stays left"
+    "Live one generation more than was asked for so far; what a pause left stays left"
     with self._changed:
-        self.left, self.error, self.found = max(self.left, 1), None, None
+        self.left, self.error, self.found = self.left + 1, None, None
         self._wake()
 
 @patch
@@ -155,11 +158,16 @@ def wait(self: Runner, timeout: float | None = None) -> bool: # in seconds
     "Until there is no more work; False if that takes longer"
     with self._changed: return self._changed.wait_for(lambda: self._thread is None, timeout)
 
+def _brief(seconds: float) -> str:
+    if seconds < 90: return f'{max(1, round(seconds))} s'
+    return f'{seconds / 60:.0f} min' if seconds < 5400 else f'{seconds / 3600:.1f} h'
+
 @patch(as_prop=True)
 def doing(self: Runner) -> str:
     "What it is at, in a word or two"
     if self.busy and (self.left or self.began):
-        return 'finishing' if not self.left else 'running' if self.left == math.inf else f'running, {self.left} to go'
+        if not self.left or self.left == math.inf: return 'running' if self.left else 'finishing'
+        return f'running, {self.left} to go' + (f', about {_brief(self.left * self.pace)}' if self.pace else '')
     return f'paused, {self.rest} left' if 0 < self.rest < math.inf else 'paused' if self.rest else 'at rest'
 
 # %% ../../nbs/11_lab/06_runner.ipynb #27ebe9a0

@@ -227,13 +227,15 @@ def clear(self: Panel) -> None:
 # %% ../../nbs/11_lab/05_widgets.ipynb #a697687b
 @patch
 def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way or left
+            endless: bool = False, # until it is paused, so that one more means nothing
             still: bool, # and nothing else is under way: no question, no model that is loaded
             able: bool, # to live on, and to answer
             lived: bool, # there is an ecology
             judgeable: bool) -> None: # there is an answer to judge
     "Show what is under way, and enable the buttons that make sense"
     self.status.value = status_html(status)
-    for b in (self.step_button, self.run_button, self.many_button): b.disabled = busy or not able
+    for b in (self.run_button, self.many_button): b.disabled = busy or not able
+    self.step_button.disabled = endless or not able         # ten quick presses are ten generations
     for b in (self.pause_button, self.stop_button): b.disabled = not busy
     for b in (self.up_button, self.down_button): b.disabled = not judgeable
     for box in (*self.knobs.values(), self.world_button): box.disabled = not lived

@@ -231,6 +231,28 @@ def test_what_stays_of_a_panel_is_an_output_of_its_own_that_is_drawn_again_when_
     assert len(published) == 2, 'nothing was lived since'
 
 
+@pytest.mark.parametrize('pace, left, said', [(2., 141, 'running, 141 to go, about 5 min'),
+                                              (.01, 3, '3 to go, about 1 s'), (60., 100, 'about 1.7 h'),
+                                              (None, 3, 'running, 3 to go'), (9., 0, 'finishing')])
+def test_what_is_left_is_said_in_time(ecology, pace, left, said):
+    runner = Runner(ecology)
+    runner.pace, runner.left, runner.busy, runner.began = pace, left, True, 1.
+    assert runner.doing.endswith(said)
+
+
+def test_quick_presses_on_step_are_generations_each(ecology):
+    lab = Lab(ecology)
+    for _ in range(5):
+        assert not lab.step_button.disabled
+        lab.step_button.click()
+    rest(lab)
+    assert ecology.generation == 5
+    lab.run()
+    assert lab.step_button.disabled, 'one more than without end means nothing'
+    lab.stop()
+    rest(lab)
+
+
 def test_many_and_stop_are_buttons(ecology, monkeypatch):
     lab = Lab(ecology)
     asked = []
