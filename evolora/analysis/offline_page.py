@@ -143,7 +143,7 @@ label.soft { display: block; margin-top: 1rem; font-size: .875rem }
 #vg-tooltip-element { max-width: min(24rem, 90vw); overflow-wrap: anywhere }
 @media (max-width: 40rem) { header { padding-top: 1.5rem } figure { padding: .8rem .7rem }
   th, td { padding: .3rem .6rem } }
-@media print { nav, details, label { display: none } .scroll { max-height: none; overflow: visible } }
+@media print { nav, details, label.soft { display: none } .scroll { max-height: none; overflow: visible } }
 '''
 
 # %% ../../nbs/10_analysis/09_offline_page.ipynb #67578c47
@@ -209,6 +209,14 @@ const near = new IntersectionObserver(seen => seen.filter(entry => entry.isInter
   near.unobserve(target); target.dataset.drawn = 'yes'; draw(target) }), {rootMargin: '300px'});
 const places = [...document.querySelectorAll('[data-chart]')];
 places.forEach(place => near.observe(place));
+// What was not scrolled to is drawn when there is time, so that a printed page has all of it.
+const soon = window.requestIdleCallback || (next => setTimeout(next, 200));
+const others = () => {
+  const place = places.find(place => !place.dataset.drawn);
+  if (!place) return;
+  near.unobserve(place); place.dataset.drawn = 'yes';
+  draw(place).finally(() => soon(others)) };
+addEventListener('load', () => soon(others));
 const again = () => places.filter(place => place.dataset.drawn).forEach(draw);
 let width = innerWidth, waiting;
 addEventListener('resize', () => { clearTimeout(waiting);

@@ -207,6 +207,32 @@ def test_tables_are_sorted_by_number_and_state_where_they_end(browser, tmp_path)
     page.close()
 
 
+def test_a_printed_page_has_all_charts_though_nobody_scrolled(browser, path):
+    page = browser.new_page(viewport={'width': 1000, 'height': 500})
+    page.goto(path.as_uri())
+    for place in page.locator('[data-chart]').all():
+        place.locator('svg').first.wait_for(state='attached', timeout=60_000)
+    assert page.evaluate('scrollY') == 0
+    page.emulate_media(media='print')
+    charts = page.locator('[data-chart] svg:visible')
+    assert charts.count() >= len(CHARTS) and not page.locator('nav:visible, label:visible').count()
+    page.close()
+
+
+def test_rows_with_what_is_typed_are_shown(browser, path):
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    rows, box = page.locator('label + .scroll tbody tr'), page.locator('[data-search]')
+    every = rows.count()
+    box.fill('wrong')
+    few = page.locator('label + .scroll tbody tr:visible')
+    assert 0 < few.count() < every and all('wrong' in text for text in few.all_inner_texts())
+    assert page.locator('label output').inner_text() == f'{few.count()} of {every}'
+    box.fill('')
+    assert few.count() == every
+    page.close()
+
+
 @pytest.fixture(scope='module')
 def several(evil, tmp_path_factory):
     place = tmp_path_factory.mktemp('several')
