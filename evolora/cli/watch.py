@@ -21,8 +21,8 @@ from rich.text import Text
 from ..ecology.record import row_text
 from ..ecology.run_folder import Run
 from ..islands.islands_folder import is_islands, status_of
-from ..utils.files import checked_file, parse_json
-from ..utils.terminal import visible
+from ..utils.files import aim_of, checked_file, owner, parse_json, taken
+from ..utils.terminal import brief_time, visible
 
 # %% ../../nbs/16_cli/02_watch.ipynb #a1d984e8
 _AT_ONCE = 1 << 24      # bytes read in one go, so that a long run is read in pieces
@@ -110,7 +110,12 @@ class Watch:
             table.add_row(_NAMES.get(name, name), '–' if now is None else _SHOWN[name].format(now), sparkline(known))
         pace = f', {sum(self.seconds) / len(self.seconds):.1f} s each' if self.seconds else ''
         host = visible(str(self.run.host.get('id')))[:60]
-        head = Text(f'{self.generations} generations{pace}; seed {self.run.seed}, host {host}')
+        state, aim = (owner(self.run.folder), aim_of(self.run.folder)) if taken(self.run.folder) else ('', None)
+        lived = f'{self.generations} of {aim} generations' if aim else f'{self.generations} generations'
+        left = f', about {brief_time(lives)} left' if aim and self.seconds and (lives := (
+            aim - self.generations) * sum(self.seconds) / len(self.seconds)) > 0 else ''
+        state = f'{visible(state)} is at work{left}' if state else 'nobody is at work here'
+        head = Text(f'{lived}{pace}; {state}; seed {self.run.seed}, host {host}')
         return Group(table, head, *(Text(line, no_wrap=True, overflow='ellipsis') for line in self.news))
 
 def _line(row: dict) -> str:

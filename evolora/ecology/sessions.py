@@ -27,7 +27,7 @@ from .run_folder import TABLES, Run, begin, differences
 from ..host.adapters import Factors
 from ..host.model import Host, recorded_host
 from ..organelles.population import Population
-from ..utils.files import about, digest, locked, parse_json, sweep, sync, truncate, write_whole
+from ..utils.files import about, digest, locked, note_aim, parse_json, sweep, sync, truncate, write_whole
 
 # %% ../../nbs/07_ecology/16_sessions.ipynb #a2026acd
 class Session:
@@ -125,6 +125,7 @@ def live(self: Session, generations: int, *, # in total, earlier ones included
         ) -> Diagnosis | None: # why it ended early; None if it did not, or if a user stopped it
     "Run until so many generations are there, and save; Ctrl-C stops after the current one, and all of it is kept"
     with self._at_work():
+        note_aim(self.run.folder, generations)
         left, watch = generations - self.ecology.generation, EarlyStopping(self.ecology, patience, self.seen)
         if left > 0: self.ecology.run(left, hooks=[self._keep, *hooks], log=log, patience=watch)
         self.save()

@@ -22,6 +22,7 @@ from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
 from ..ecology.sessions import Session, resume_session
 from ..host.model import load_host
+from ..utils.terminal import brief_time
 from ..utils.underway import Underway, heard
 
 # %% ../../nbs/11_lab/06_runner.ipynb #8fc4363d
@@ -158,16 +159,12 @@ def wait(self: Runner, timeout: float | None = None) -> bool: # in seconds
     "Until there is no more work; False if that takes longer"
     with self._changed: return self._changed.wait_for(lambda: self._thread is None, timeout)
 
-def _brief(seconds: float) -> str:
-    if seconds < 90: return f'{max(1, round(seconds))} s'
-    return f'{seconds / 60:.0f} min' if seconds < 5400 else f'{seconds / 3600:.1f} h'
-
 @patch(as_prop=True)
 def doing(self: Runner) -> str:
     "What it is at, in a word or two"
     if self.busy and (self.left or self.began):
         if not self.left or self.left == math.inf: return 'running' if self.left else 'finishing'
-        return f'running, {self.left} to go' + (f', about {_brief(self.left * self.pace)}' if self.pace else '')
+        return f'running, {self.left} to go' + (f', about {brief_time(self.left * self.pace)}' if self.pace else '')
     return f'paused, {self.rest} left' if 0 < self.rest < math.inf else 'paused' if self.rest else 'at rest'
 
 # %% ../../nbs/11_lab/06_runner.ipynb #27ebe9a0

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['sync', 'write_whole', 'append', 'truncate', 'check_new_folder', 'new_folder', 'sweep', 'digest', 'about',
            'parse_json', 'checked_file', 'read_file', 'first_bytes', 'read_json', 'read_yaml', 'taken', 'owner',
-           'locked']
+           'note_aim', 'aim_of', 'locked']
 
 # %% ../../nbs/01_utils/02_files.ipynb #93d7e8a1
 import hashlib
@@ -242,6 +242,18 @@ def owner(folder: str | Path) -> str:
     except (ValueError, OSError): return 'an unknown process'
     return f"process {note.get('process')!r:.20} on {str(note.get('machine'))[:60]!r}"
 
+def note_aim(folder: str | Path, aim: int) -> None:
+    "Leave with the lock of this process how far it wants to get, for those who watch"
+    write_whole(Path(folder) / _OWNER, json.dumps(_me() | {'aim': aim}) + '\n')
+
+def aim_of(folder: str | Path) -> int | None:
+    "How far the process that is at work in a folder wants to get, if it said so"
+    try: aim = read_json(Path(folder) / _OWNER, 1 << 12).get('aim')
+    except (ValueError, OSError, AttributeError): return None
+    return aim if isinstance(aim, int) and 0 < aim < 1 << 40 else None
+
+def _me() -> dict: return {'process': os.getpid(), 'machine': socket.gethostname()}
+
 @contextmanager
 def locked(folder: str | Path) -> Iterator[str | None]:
     "Lock a folder for this process; gives the last owner if it never released it. ValueError while it is taken"
@@ -254,7 +266,7 @@ def locked(folder: str | Path) -> Iterator[str | None]:
                          "stop it") from None
     try:
         last = owner(folder) if (folder / _OWNER).exists() else None
-        write_whole(folder / _OWNER, json.dumps({'process': os.getpid(), 'machine': socket.gethostname()}) + '\n')
+        write_whole(folder / _OWNER, json.dumps(_me()) + '\n')
         yield last
     finally:
         with suppress(OSError): (folder / _OWNER).unlink(missing_ok=True)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EVERY', 'MAX_THREADS', 'visible', 'drawn', 'show', 'drawn_again', 'Bars', 'progress', 'log', 'Tracker', 'tracked',
-           'bar_of', 'meanwhile', 'stop_softly', 'exists', 'new_folder_for', 'new_file']
+           'brief_time', 'bar_of', 'meanwhile', 'stop_softly', 'exists', 'new_folder_for', 'new_file']
 
 # %% ../../nbs/01_utils/05_terminal.ipynb #c416fd91
 import os
@@ -159,6 +159,11 @@ def tracked(items: Collection, what: str) -> Iterator:
             tracker()
 
 # %% ../../nbs/01_utils/05_terminal.ipynb #3d0c55d9
+def brief_time(seconds: float) -> str:
+    "A time that is guessed, in a few letters"
+    if seconds < 90: return f'{max(1, round(seconds))} s'
+    return f'{seconds / 60:.0f} min' if seconds < 5400 else f'{seconds / 3600:.1f} h'
+
 def bar_of(underway) -> str: # an `Underway`
     "How far something is, as a bar of text and in words"
     return f'{"█" * round(10 * underway.share):░<10} {underway.line or "…"}'

@@ -1,13 +1,14 @@
 "Watching reads what is new and nothing twice; whatever a run contains, the terminal is not steered."
 import io
 import json
+import os
 
 import pytest
 from hostile import write_hostile
 from rich.console import Console
 from synthetic import write_run
 
-from evolora.utils.files import truncate
+from evolora.utils.files import locked, note_aim, truncate
 from evolora.ecology.run_folder import Run
 from evolora.cli.watch import Tail, Watch, follow, sparkline
 
@@ -21,8 +22,20 @@ def shown(folder):
 def test_one_look_shows_where_a_run_is(tmp_path):
     folder = write_run(tmp_path / 'run', generations=12).folder
     text = shown(folder)
-    assert '12 generations, 1.0 s each; seed 0, host synthetic' in text and 'generation  11 | ROI' in text
+    assert '12 generations, 1.0 s each; nobody is at work here; seed 0, host synthetic' in text and 'generation  11 | ROI' in text
     assert 'believed (1/Σp²)' in text and '| believed ' in text and 'ROI' in text
+
+
+def test_it_says_whether_somebody_is_at_work_and_how_far_that_one_wants_to_get(tmp_path):
+    folder = write_run(tmp_path / 'run', generations=12).folder
+    with locked(folder):
+        assert f'12 generations, 1.0 s each; process {os.getpid()} on ' in shown(folder)
+        note_aim(folder, 200)
+        assert '12 of 200 generations' in shown(folder) and 'is at work, about 3 min left; seed 0' in shown(folder)
+        for bad in ('{', '[]', '{"aim": -1}', '{"aim": "x"}', '{"process": "\\u001b[2J", "aim": 1e999}'):
+            (folder / '.owner.json').write_text(bad) if (folder / '.owner.json').exists() else None
+            assert '\x1b' not in shown(folder) and '12 generations' in shown(folder)
+    assert 'nobody is at work here' in shown(folder)
 
 
 def test_only_new_bytes_are_read(tmp_path, monkeypatch):
@@ -83,7 +96,7 @@ def test_a_run_that_goes_back_and_does_the_same_again_is_read_on(tmp_path):
 
 def test_a_run_that_has_not_begun_and_one_that_is_none(tmp_path):
     Run.create(tmp_path / 'run', config={}, host={'id': '\x1b[31mred[bold]'}, seed=0, version='0')
-    assert '0 generations; seed 0' in shown(tmp_path / 'run')
+    assert '0 generations; nobody is at work here; seed 0' in shown(tmp_path / 'run')
     for wrong in (tmp_path, tmp_path / 'nothing'):
         with pytest.raises(ValueError, match='expected a run folder'): follow(wrong, once=True)
 
