@@ -1055,7 +1055,8 @@ def test_help_tells_every_option(cli, path, command):
 
 def test_the_commands_are_those_that_are_promised():
     assert {' '.join(path) for path, _ in commands()} == {
-        '', 'run', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure', 'calibrate',
+        '', 'run', 'config', 'ask', 'tasks', 'sft', 'holdout', 'host', 'host fetch', 'host train', 'host measure',
+        'calibrate',
         'bench', 'bench throughput', 'bench hosts', 'bench real', 'bench study',
         'bench generation', 'bench learning', 'bench memory', 'bench many', 'bench islands', 'train', 'islands',
         'bench suite', 'bench assimilation', 'bench resume', 'bench lab',

@@ -108,7 +108,7 @@ def test_a_part_of_yours_is_in_the_hashes(host, registered):
 @pytest.mark.parametrize('society, words', [
     (3, 'expected parts by name, got 3'), ({'archives': {}}, "expected a part of society (archive"),
     ({'archive': 5}, 'expected knobs by name, got 5'),
-    ({'archive': {'odd': 5}}, 'archive.odd: unknown key; known: keep'),
+    ({'archive': {'odd': 5}}, 'archive.odd: unknown key, is odds meant?; known: keep'),
     ({'archive': {'most': 0}}, 'archive.most'), ({'archive': {'keep': 'all'}}, 'archive.keep')])
 def test_what_is_no_part_is_refused_in_a_line(society, words):
     with pytest.raises(ValueError) as error: changed_config(load_config('debug'), {'society': society})
