@@ -88,14 +88,19 @@ def test_readme_says_how_far_the_map_reaches():
     assert first.idxmax() == 'together_4' and first.idxmin() == 'seats_16'
 
 
+def in_readme(lead):
+    "In points: a difference that README has with its interval"
+    found = [100 * x for x in lead]
+    assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−') in README.replace(' points [', ' [')
+    return found[0]
+
+
 @pytest.mark.parametrize('budget', (1000., 3000.))
 @pytest.mark.parametrize('rival', ('one', 'specialists'))
 def test_readme_has_what_an_insurance_costs(budget, rival):
     study = Study('worlds_static', RESULTS / 'worlds_static')
     own = places(study.plan, study.cells())['static', 'embedded', budget]
-    found = [100 * x for x in own.lead('ecology', rival, ('id',))]
-    assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−') in README.replace(' points [', ' [')
-    assert found[0] > -.5
+    assert in_readme(own.lead('ecology', rival, ('id',))) > -.5
 
 
 @pytest.mark.parametrize('budget', (1000., 3000.))
@@ -103,8 +108,7 @@ def test_readme_has_what_an_insurance_costs(budget, rival):
 def test_readme_has_what_the_default_is_worth(budget, rival):
     study = Study('selection_default', RESULTS / 'selection_default')
     own = places(study.plan, study.cells())['default', 'embedded', budget]
-    found = [100 * x for x in own.lead('quiet', rival, ('id',))]
-    assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−') in README.replace(' points [', ' [')
+    in_readme(own.lead('quiet', rival, ('id',)))
     routed, best = (own.right('quiet', ('id',), way).mean(1) for way in ('routed', 'best'))
     assert (routed - best).max() < .004
     stakes, arm = load_config('stakes'), load_config('ecology').but(study.plan.conditions[2].changes)
@@ -116,9 +120,9 @@ def test_readme_has_what_the_default_is_worth(budget, rival):
 def test_readme_has_the_lead_in_worlds_of_three_kinds(world, rival):
     study = Study('worlds_kinds', RESULTS / 'worlds_kinds')
     own = places(study.plan, study.cells())[world, 'habits', 1000.]
-    leads = {one: [100 * x for x in own.lead('ecology', one, ('id',))] for one in ('one', 'reset', 'context')}
+    leads = {one: own.lead('ecology', one, ('id',)) for one in ('one', 'reset', 'context')}
     assert min(leads, key=lambda one: leads[one][0]) == rival, 'the best rival is the one that is named'
-    assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*leads[rival]).replace('-', '−') in README.replace(' points [', ' [')
+    in_readme(leads[rival])
 
 
 def test_readme_names_the_nearest_of_the_further_rivals(results):
