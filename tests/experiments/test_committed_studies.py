@@ -5,6 +5,7 @@ import pytest
 
 from evolora.ecology.config import load_config
 from evolora.experiments.changing_worlds import kept
+from evolora.experiments.screening import main_effects
 from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
 from evolora.experiments.study_report import evolution, places
@@ -17,13 +18,14 @@ README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
 COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_default', 'selection_longer',
-             'selection_longest', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts',
-             'worlds_rivals', 'worlds_seats', 'worlds_static')
+             'selection_longest', 'society_screen', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory',
+             'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
 def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
-                      if name not in ('selection_default', 'worlds_static', 'worlds_kinds', 'worlds_map')}  # of several
+                      if name not in ('selection_default', 'society_screen', 'worlds_static', 'worlds_kinds',
+                                      'worlds_map')}        # of several worlds or budgets
 
 
 @pytest.mark.parametrize('name', COMMITTED)
@@ -167,3 +169,15 @@ def test_readme_has_what_is_remembered(after):
     found = kept(study.plan, study.cells(), after=after).set_index('condition').loc['ecology']
     text = [f'{found[k]:.2f}'.removeprefix('0') for k in ('estimate', 'low', 'high')]
     assert text[0] in README and f'[{text[1]}, {text[2]}]' in README, text
+
+
+def test_the_screen_of_society_has_every_run_and_finds_the_archive_where_worlds_return():
+    study = Study('society_screen', RESULTS / 'society_screen')
+    found = main_effects(study.plan, study.cells()).set_index(['world', 'part'])
+    assert len(found) == 2 * 11 and set(found.seeds) == {3}
+    shown = {world: {part for part, row in found.loc[world].iterrows() if row.low > 0 or row.high < 0}
+             for world in ('recurring', 'static')}
+    assert shown['recurring'] == {'archive', 'allocation: sharing', 'board', 'cache', 'latent', 'rater'}
+    assert shown['static'] == {'cache', 'hazard', 'rater'}
+    helps = {part for part, row in found.iterrows() if row.low > 0}
+    assert helps == {('recurring', 'archive'), ('static', 'hazard')}
