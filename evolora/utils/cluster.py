@@ -10,6 +10,7 @@ __all__ = ['join_cluster', 'facts', 'unlike', 'machines', 'as_here', 'head_answe
 import os
 import platform
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -39,8 +40,10 @@ def join_cluster(address: str | None = None): # None: what RAY_ADDRESS says, or 
                          "--ray away")
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')       # or it sends usage statistics to its makers
     address = address or os.environ.get('RAY_ADDRESS') or 'local'
-    # Where there is a token, `ray start` asks for it, and Ray reads this once, when it is imported.
-    if address != 'local' and _has_token(): os.environ.setdefault('RAY_AUTH_MODE', 'token')
+    # Where there is a token, `ray start` asks for it. Ray reads this once, when it is imported; set later, only the
+    # servers that it starts would read it, and turn their own client away.
+    if address != 'local' and 'ray' not in sys.modules and _has_token():
+        os.environ.setdefault('RAY_AUTH_MODE', 'token')
     import ray
     if ray.is_initialized(): return ray
     host, _, port = address.rpartition('://')[2].rpartition(':')

@@ -23,9 +23,10 @@ def test_a_machine_that_differs_is_named_with_the_difference(what, value):
         cluster.unlike(here, {'a': dict(here), 'b': here | {what: value}})
 
 
-@pytest.mark.parametrize('token, address, mode', [(True, 'local', None), (True, '127.0.0.1:1', 'token'),
-                                                  (False, '127.0.0.1:1', None)])
-def test_a_token_is_shown_where_there_is_one(monkeypatch, tmp_path, token, address, mode):
+@pytest.mark.parametrize('token, address, early, mode', [
+    (True, 'local', False, None), (True, '127.0.0.1:1', False, 'token'), (False, '127.0.0.1:1', False, None),
+    (True, '127.0.0.1:1', True, None)])
+def test_a_token_is_shown_where_there_is_one(monkeypatch, tmp_path, token, address, early, mode):
     "`ray start` asks for it as soon as the file is there, and a client has to say so before it imports Ray"
     for name in ('RAY_AUTH_MODE', 'RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH'): monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cluster.Path, 'home', lambda: tmp_path)
@@ -33,7 +34,11 @@ def test_a_token_is_shown_where_there_is_one(monkeypatch, tmp_path, token, addre
         (tmp_path / '.ray').mkdir()
         (tmp_path / '.ray/auth_token').write_text('secret')
     monkeypatch.setattr(cluster, 'find_spec', lambda name: SimpleNamespace(origin='ray/__init__.py'))
-    monkeypatch.setitem(sys.modules, 'ray', SimpleNamespace(is_initialized=lambda: True))
+    (tmp_path / 'ray.py').write_text('def is_initialized(): return True')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, 'ray', None)       # so that the one in here is put back afterwards
+    del sys.modules['ray']
+    if early: import ray  # noqa: F401
     monkeypatch.setenv('RAY_USAGE_STATS_ENABLED', '0')
     before = dict(os.environ)
     try:
