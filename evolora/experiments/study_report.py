@@ -27,7 +27,7 @@ KINDS = {'id': ('id',), 'ood': ('ood_depth', 'ood_family')}
 
 _PLACE = ('world', 'host', 'budget')
 def _asked(plan: Plan) -> str:
-    if plan.measured.served: return 'what came in the second half of a life'
+    if plan.measured.served: return 'what came in the second half of a life, as many of each family for all'
     return {'holdout': 'the holdout', 'selection': 'selection questions'}[plan.measured.stream]
 
 def places(plan: Plan, cells: dict[Cell, dict]) -> dict[tuple[str, str, float], Results | None]:

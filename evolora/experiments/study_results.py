@@ -57,11 +57,28 @@ def _asked(cell: dict) -> dict[str, list[tuple[str, int]]]:
     return {kind: [(f, n) for f, (_, n) in part['families'].items()]
             for kind, part in next(iter(cell['ways'].values())).items()}
 
+def _levelled(cells: list[dict]) -> list[dict]: # with the same numbers of each family
+    "Lives meet what comes: where that is counted, of each family as many as the life that met fewest, evenly over time"
+    if not all(set(cell['ways']) == {'served'} for cell in cells): return cells
+    parts = [cell['ways']['served']['id'] for cell in cells]
+    names = sorted(set().union(*(part['families'] for part in parts)))
+    least = {f: min(part['families'].get(f, (0, 0))[1] for part in parts) for f in names}
+    if not all(least.values()): return cells
+    def level(cell: dict, part: dict) -> dict:
+        bits, at, right = unpacked(part['bits'], sum(n for _, n in part['families'].values())), 0, {}
+        for family, (_, n) in part['families'].items():
+            right[family] = [bits[at + i * n // least[family]] for i in range(least[family])]
+            at += n
+        own = part | {'families': {f: [int(sum(x)), len(x)] for f, x in right.items()},
+                      'bits': packed([x for row in right.values() for x in row])}
+        return cell | {'ways': {'served': {'id': own}}}
+    return [level(cell, part) for cell, part in zip(cells, parts)]
+
 class Results:
     "Cells as arrays: every condition has the same questions, and its own seeds"
     def __init__(self, cells: Iterable[dict]):
         self.cells: dict[str, dict[int, dict]] = {}
-        for cell in cells: self.cells.setdefault(cell['condition'], {})[cell['seed']] = cell
+        for cell in _levelled(list(cells)): self.cells.setdefault(cell['condition'], {})[cell['seed']] = cell
         if not self.cells: raise ValueError("expected finished cells, got none; make some with `evolora study`")
         costs = {c.get('hashes', {}).get('cost', '') for own in self.cells.values() for c in own.values()}
         if len(costs) > 1: raise ValueError("expected cells whose compute was counted alike, got cost versions "
