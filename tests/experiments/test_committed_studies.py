@@ -181,5 +181,6 @@ def test_the_screen_of_society_has_every_run_and_finds_the_archive_where_worlds_
     assert shown['static'] == {'cache', 'hazard', 'rater'}
     helps = {part for part, row in found.iterrows() if row.low > 0}
     assert helps == {('recurring', 'archive'), ('static', 'hazard')}
-    for place, own in places(study.plan, study.cells()).items():         # lives that met fewer of a family are compared on as many
+    # Lives that met fewer of a family are compared on as many.
+    for place, own in places(study.plan, study.cells()).items():
         assert len(own.right('run_0', ('id',))) == 3, place
