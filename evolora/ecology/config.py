@@ -28,7 +28,7 @@ from .variation import VariationConfig
 from ..economy.market import MarketConfig
 from ..economy.prices import EconomyConfig
 from ..organelles.learning_rules import RULES, check_maps
-from ..organelles.population import Traits
+from ..organelles.traits import Traits
 from ..organelles.updates import PlasticityConfig
 from ..tasks.curriculum import CurriculumConfig
 from ..tasks.forms import Form, form_named
@@ -234,7 +234,7 @@ _UNITS = {unit: names.split() for unit, names in {
     'questions': 'form.shots world.session market.questions market.round merging.least merging.most merging.look',
     'answers': 'batch curriculum.copies market.met',
     'rank': 'rank max_rank variation.ranks',
-    'blocks': 'blocks',
+    'blocks': 'blocks variation.blocks',
     'updates': 'market.protect plasticity.half_life plasticity.warmup',
     'rounds': 'market.learn_every',
     'worlds': 'world.worlds',

@@ -15,7 +15,8 @@ from fastcore.basics import patch
 from .variation import OPERATORS, Offspring, VariationConfig, limits
 from ..economy.market import Market
 from ..host.adapters import Factors
-from ..organelles.population import Organelle, Population, Traits
+from ..organelles.population import Population
+from ..organelles.traits import Organelle, Traits
 from ..organelles.updates import Plasticity
 
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #a68aa7ef
@@ -66,7 +67,12 @@ def found(self: Demography, generation: int, *, rank: int, traits: Traits, step:
         draw = self.rng('founder traits', self.population.births).random()
         factor = traits.plasticity * 10 ** (decades * (draw - .5))
         traits = traits.model_copy(update={'plasticity': float(np.clip(factor, *limits('plasticity')))})
-    if ranks := self.config.ranks: rank = ranks[self.population.births % len(ranks)]
+    turn, c = self.population.births, self.config
+    # Each in turn, and the next by one when the one before is through: founders have all combinations.
+    if c.ranks: turn, rank = turn // len(c.ranks), c.ranks[turn % len(c.ranks)]
+    if c.blocks: turn, traits = turn // len(c.blocks), traits.model_copy(
+        update={'blocks': c.blocks[turn % len(c.blocks)]})
+    if c.exploration: traits = traits.model_copy(update={'exploration': c.exploration[turn % len(c.exploration)]})
     one = self.population.birth(rank=rank, traits=traits, generation=generation, operator=reason,
                                 rng=self.rng('founder', self.population.births))
     if step:
@@ -99,8 +105,10 @@ def bear(self: Demography, child: Offspring, generation: int,
 @patch
 def succeed(self: Demography, factors: Factors, parents: Sequence[str], generation: int) -> str:
     "Birth of a merged child that gets the stakes of its parents; one of them leaves if there is no other seat"
-    one = self.population.birth(factors, traits=self.population[parents[0]].traits, parents=tuple(parents),
-                                generation=generation, operator='merge')
+    blocks = [self.population[p].traits.blocks for p in parents]
+    traits = self.population[parents[0]].traits.model_copy(update={'blocks': max(blocks) if all(blocks) else 0})
+    one = self.population.birth(factors, traits=traits, parents=tuple(parents), generation=generation,
+                                operator='merge')
     self._welcome(one, generation)
     for parent in parents: self.giving(parent)
     self.market.take_over(one.id, parents)

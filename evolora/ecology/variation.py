@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from ..assimilation.merging import beside, combine, merge, truncate
 from ..host.adapters import Factors
-from ..organelles.population import Population, Traits
+from ..organelles.population import Population
+from ..organelles.traits import Traits
 
 # %% ../../nbs/07_ecology/01_variation.ipynb #ed7ef432
 def _normal(rng: np.random.Generator, like: torch.Tensor, *shape: int) -> torch.Tensor:
@@ -96,8 +97,9 @@ def limits(name: str) -> tuple[float, float]:
     return bounds['Ge'].ge, bounds['Le'].le
 
 def mutate_traits(traits: Traits, rng: np.random.Generator, *, tau: float = .3) -> Traits:
-    "Log-normal changes of step and plasticity, within limits; the niche stays"
-    drawn = zip(('step', 'plasticity'), tau * rng.standard_normal(2))
+    "Log-normal changes, within limits, of step and plasticity, and of exploration where it is not 1; the rest stays"
+    names = ('step', 'plasticity', 'exploration')[:2 if traits.exploration == 1 else 3]
+    drawn = zip(names, tau * rng.standard_normal(len(names)))
     changed = {k: getattr(traits, k) * math.exp(z) for k, z in drawn}
     return traits.model_copy(update={k: float(np.clip(v, *limits(k))) for k, v in changed.items()})
 
@@ -118,6 +120,10 @@ class VariationConfig(BaseModel):
     spread: float = Field(0., ge=0, le=2, description='decades over which the plasticity of founders and newcomers '
                                                       'is spread')
     ranks: list[int] = Field([], description='ranks that founders and newcomers have in turn; empty: `rank`')
+    blocks: list[int] = Field([], description='how many of the last blocks founders and newcomers adapt, in turn; '
+                                              'empty, and 0: all')
+    exploration: list[float] = Field([], description='factors on the temperature of the answers of founders and '
+                                                     'newcomers, in turn; empty: 1')
     crossover: float = Field(.25, ge=0, le=1, description='probability that a child has two parents')
     rank_change: float = Field(.1, ge=0, le=1, description='probability that a mutation is `widen` or `narrow`')
     operators: dict[str, float] = Field({'gaussian': 4., 'direction': 2., 'rescale': 1., 'silence': .5},
@@ -129,6 +135,14 @@ class VariationConfig(BaseModel):
     def _whole(cls, ranks):
         if bad := [r for r in ranks if r < 1]: raise ValueError(f'ranks expected numbers of at least 1, got {bad[0]}')
         return ranks
+
+    @field_validator('blocks', 'exploration')
+    @classmethod
+    def _inside(cls, values, info: ValidationInfo):
+        low, high = limits(info.field_name)
+        if bad := [x for x in values if not low <= x <= high]:
+            raise ValueError(f'{info.field_name} expected numbers from {low:g} to {high:g}, got {bad[0]:g}')
+        return values
 
     @field_validator('operators')
     @classmethod

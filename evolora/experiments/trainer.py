@@ -29,7 +29,8 @@ from ..islands.plan import checked_islands
 from ..organelles.learning_rules import RULES
 from ..organelles.learning_trial import check_learning
 from ..organelles.lessons import Lesson
-from ..organelles.population import Population, Traits
+from ..organelles.population import Population
+from ..organelles.traits import Traits
 from ..organelles.updates import Plasticity, PlasticityConfig
 from ..tasks.family import Task
 from ..tasks.families import FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, cell_hashes, family_named

@@ -33,7 +33,7 @@ from .engine import (
 from .sampling import (
     Authors as Authors, Below as Below, Group as Group, KEPT as KEPT, Kept as Kept, Samples as Samples,
     Trace as Trace, choose as choose, copies_of as copies_of, groups_of as groups_of, sample as sample,
-    trace as trace, uniforms as uniforms,
+    tempered as tempered, trace as trace, uniforms as uniforms,
 )
 from .downloads import (
     KNOWN as KNOWN, Known as Known, OnWay as OnWay, SHIPPED as SHIPPED, cache_folder as cache_folder,

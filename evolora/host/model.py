@@ -197,7 +197,7 @@ def check_room(host: 'Host', prompts: Sequence[str], encoded: Sequence[Sequence[
 
 def generate(host: Host, prompts: Sequence[str], *,
              max_new_tokens: int = 32, # an answer that is not finished by then is cut
-             temperature: float = 1., # 0 is greedy
+             temperature: float | torch.Tensor = 1., # 0 is greedy; or (rows,) of numbers above 0
              seeds: Sequence[int] | None = None, # one a row; rows with equal prompt and seed answer alike
              authors: Authors | None = None, # the author of each row; `Population.generate` fills this in
              rows: int = 512, # rows in flight: what to lower when memory runs out
@@ -206,7 +206,6 @@ def generate(host: Host, prompts: Sequence[str], *,
              on_rows: Callable[[int, int], None] = lambda done, total: None, # gets rows answered so far, of how many
             ) -> Generation:
     "Answer a batch of prompts, every row with its own seed"
-    if temperature < 0: raise ValueError(f"temperature must be 0 (greedy) or more, got {temperature}")
     for name, value in (('max_new_tokens', max_new_tokens), ('rows', rows), ('chunk', chunk)):
         if value < 1: raise ValueError(f"{name} must be at least 1, got {value}")
     if not len(prompts): raise ValueError("expected at least one prompt, got an empty list; ask something")

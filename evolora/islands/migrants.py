@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..ecology.config import validation_line
 from ..host.adapters import Factors, check_factors
-from ..organelles.population import Population, Traits
+from ..organelles.population import Population
+from ..organelles.traits import Traits
 from ..utils.files import parse_json
 
 # %% ../../nbs/14_islands/01_migrants.ipynb #mig00007

@@ -4,10 +4,13 @@ from . import learning_trial as learning_trial
 from . import lessons as lessons
 from . import population as population
 from . import scoring as scoring
+from . import traits as traits
 from . import updates as updates
+from .traits import (
+    Organelle as Organelle, Traits as Traits,
+)
 from .population import (
-    Organelle as Organelle, Population as Population, Traits as Traits, delta_norm as delta_norm,
-    founder_factors as founder_factors,
+    Population as Population, delta_norm as delta_norm, founder_factors as founder_factors,
 )
 from .lessons import (
     LONGEST as LONGEST, Lesson as Lesson, Trees as Trees, fitting_chunk as fitting_chunk, inputs_of as inputs_of,

@@ -18,7 +18,7 @@ from torch import nn
 
 from ..host.adapters import blocks_of
 from ..host.model import tiny_host
-from ..host.sampling import copies_of
+from ..host.sampling import copies_of, tempered
 from .lessons import Lesson, Trees, fitting_chunk, inputs_of, longest_of, plant, takes_trees
 from .population import Population
 from ..utils.randomness import stream
@@ -29,7 +29,8 @@ from ..utils.underway import tell
 class Reading:
     "A pass of the host over trees, with the adapters of their owners as leaves of autograd"
     def __init__(self, population: Population, organelles: list[str], temperature: float = 1.):
-        self.population, self.model, self.temperature = population, population.host.model, temperature or 1.
+        self.population, self.model = population, population.host.model
+        self.temperature = population.temperatures(organelles, temperature or 1.)   # of all, or of each owner
         stack, slots = population.stack, torch.tensor([population[id].slot for id in organelles])
         rank = max(population[id].rank for id in organelles)
         self.A, self.B = ({n: x[n][slots.to(stack.device), :rank].requires_grad_() for n in population.shapes}
@@ -81,7 +82,8 @@ def read(self: Reading, trees: Trees, *, grad: bool = True, cut: bool = False, n
         with torch.enable_grad() if grad else _only_readout(blocks[-1]):
             logits = self.model(**first, **inputs_of(self.model, trees)).logits
     with torch.enable_grad():
-        logits = logits.flatten(0, -2).float() / self.temperature
+        owner, by = trees.owner[trees.at // trees.ids.shape[1]], self.temperature
+        logits = tempered(logits.flatten(0, -2), by[owner] if torch.is_tensor(by) else by)
         return logits.log_softmax(-1).gather(-1, trees.tokens[:, None])[:, 0]
 
 @contextmanager

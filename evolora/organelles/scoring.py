@@ -14,7 +14,7 @@ import torch
 
 from ..host.fast_layers import Beginnings, Causal, Decoder, Rest, supported
 from ..host.model import check_room
-from ..host.sampling import Kept
+from ..host.sampling import Kept, tempered
 from .population import Population
 from ..utils.underway import tell
 
@@ -94,7 +94,9 @@ class _Pass:
         seen = Rest(self._begun(rows, organelles), adapters.order, size) if self.kept else Causal()
         at = (torch.arange(len(order), device=lower.device)[:, None] * size + places[line]).flatten()
         logits = self.decoder.logits(self.decoder.run(stream, turn, seen, adapters, at, begin=self.begin))
-        logprobs = (logits.float() / self.temperature).log_softmax(-1).gather(-1, tokens[line].flatten()[:, None])
+        by = self.population.temperatures(who, self.temperature)
+        by = by[order].repeat_interleave(places.shape[1]) if torch.is_tensor(by) else by
+        logprobs = tempered(logits, by).log_softmax(-1).gather(-1, tokens[line].flatten()[:, None])
         total = (logprobs.view(len(order), -1).double() * inside[line]).sum(1)
         return total[order.argsort()].view(len(organelles), n).T.cpu().numpy()
 

@@ -176,6 +176,15 @@ def _shared(self: Plasticity, found: Credit) -> Credit:
                   found.answers)
 
 @patch
+def _confined(self: Plasticity, found: Credit) -> Credit:
+    "Directions of zero for the maps that an organelle leaves alone: not every rule gives them by itself"
+    alone = [self.population.left_alone(self.population[id].traits.blocks) for id in found.organelles]
+    if not any(alone): return found
+    def kept(n, x): return x * torch.tensor([n not in mine for mine in alone], device=x.device)[:, None, None]
+    return Credit(found.organelles, *({n: kept(n, x) for n, x in half.items()} for half in (found.A, found.B)),
+                  found.answers)
+
+@patch
 def _wake(self: Plasticity, organelles: Sequence[str]):
     "The node rule learns A behind a fixed B other than zero: a no-op gets A = 0 and such a B, and stays a no-op"
     if self.config.rule != 'node': return
@@ -192,7 +201,7 @@ def _wake(self: Plasticity, organelles: Sequence[str]):
 @torch.no_grad()
 def step(self: Plasticity, found: Credit) -> np.ndarray:
     "Adam, uphill, for every organelle in the credit; returns the norm of each organelle's update"
-    c, population = self.config, self.population
+    c, population, found = self.config, self.population, self._confined(found)
     slots = [population[id].slot for id in found.organelles]
     at, moved = torch.tensor(slots, device=population.stack.device), 0.
     for count in (self.updates, self.own, self.averaged): count[slots] += 1
@@ -272,8 +281,8 @@ def evolution_strategy(population: Population, lesson: Lesson,
         for pair, e in enumerate(noise[id]):
             for n, (a, b) in e.items():
                 weight = (u[2 * pair] - u[2 * pair + 1]) / (2 * pairs * sigma)
-                A[n][k, :len(a)] += weight * a / size[id][n][0]
-                B[n][k, :len(a)] += weight * b.T / size[id][n][1]
+                for half, x, s in ((A, a, size[id][n][0]), (B, b.T, size[id][n][1])):
+                    if s: half[n][k, :len(a)] += weight * x / s             # what is all zero was not varied
     answers = np.bincount([who.index(id) for id in lesson.organelles], minlength=len(who))
     cost = np.bincount([i for i, _ in rows], flops, minlength=len(lesson))
     return Credit(who, A, B, answers), cost

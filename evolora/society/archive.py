@@ -22,7 +22,8 @@ from ..ecology.parts import Bill, Graded, Part, PartConfig
 from ..ecology.serving import absence, billed
 from ..ecology.variation import OPERATORS, mutate_traits
 from ..economy.prices import nonnegative
-from ..organelles.population import Organelle, Population, Traits
+from ..organelles.population import Population
+from ..organelles.traits import Organelle, Traits
 from ..organelles.scoring import score
 from ..utils.randomness import stream
 from ..utils.text import escape

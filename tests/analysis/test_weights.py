@@ -20,7 +20,8 @@ from evolora.host.model import tiny_host
 from evolora.analysis.tables import load
 from evolora.analysis.weights import (answers_beside, chart_delta, chart_movement, chart_similarity, chart_spectra,
                                       delta_norms, movement, inspect, similarity, spectra)
-from evolora.organelles.population import Population, Traits
+from evolora.organelles.population import Population
+from evolora.organelles.traits import Traits
 from evolora.utils.randomness import stream
 from evolora.ecology.sessions import begin_session, colony, colony_births, resume_session
 from evolora.tasks.families import Cell

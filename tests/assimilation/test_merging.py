@@ -13,7 +13,8 @@ from evolora.host.adapters import read_peft, write_peft
 from evolora.host.model import tiny_host
 from evolora.assimilation.merging import (RULES, align, beside, combine, consensus, energy_kept, evidence_weights,
                                           fisher_mean, merge, merge_error, ties_mean, truncate)
-from evolora.organelles.population import Population, Traits
+from evolora.organelles.population import Population
+from evolora.organelles.traits import Traits
 from evolora.utils.randomness import stream
 
 SHAPES = {'wide': (12, 40), 'tall': (40, 12), 'thin': (10, 10)}

@@ -22,7 +22,7 @@ from evolora.economy.market import MarketConfig
 from evolora.economy.prices import EconomyConfig
 from evolora.host.habit_host import HABIT_CELLS
 from evolora.host.model import tiny_host
-from evolora.organelles.population import Traits
+from evolora.organelles.traits import Traits
 from evolora.organelles.updates import Plasticity, PlasticityConfig
 from evolora.tasks.curriculum import CurriculumConfig
 from evolora.tasks.families import ID_CELLS, Cell, grade

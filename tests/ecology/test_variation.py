@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolora.host.model import tiny_host
-from evolora.organelles.population import Population, Traits
+from evolora.organelles.population import Population
+from evolora.organelles.traits import Traits
 from evolora.ecology.variation import OPERATORS, VariationConfig, crossover, limits, make_offspring, mutate_traits
 
 

@@ -27,7 +27,8 @@ from evolora.host.gguf import write_tiny_gguf
 from evolora.host.model import Origin, load_host, tiny_host
 from evolora.host.names import EMBEDDED
 from evolora.assimilation.merging import consensus
-from evolora.organelles.population import Organelle, Population, Traits
+from evolora.organelles.population import Population
+from evolora.organelles.traits import Organelle, Traits
 from evolora.utils.randomness import stream
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.run_folder import Run

@@ -12,7 +12,8 @@ import safetensors.torch
 import torch
 
 from evolora.host.model import tiny_host
-from evolora.organelles.population import Organelle, Population, Traits
+from evolora.organelles.population import Population
+from evolora.organelles.traits import Organelle, Traits
 
 ARCHITECTURES = ('qwen3', 'qwen2', 'gemma3', 'llama')
 

@@ -10,7 +10,8 @@ from torch.utils.flop_counter import flop_registry
 from evolora.organelles.learning_rules import RULES, Credit, Reading, credit, learning_flops
 from evolora.organelles.lessons import Lesson, plant
 from evolora.host.model import load_host, tiny_host
-from evolora.organelles.population import Population, Traits
+from evolora.organelles.population import Population
+from evolora.organelles.traits import Traits
 from evolora.organelles.updates import (Plasticity, PlasticityConfig, centred_ranks, evolution_strategy,
                                         group_advantage, kl_from_host)
 from evolora.utils.randomness import seed_of, stream

@@ -10,7 +10,7 @@ from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.parts import Graded
 from evolora.host.model import load_host
-from evolora.organelles.population import Traits
+from evolora.organelles.traits import Traits
 from evolora.society.archive import MEASURES, Archive, Played, cells_of, largest, measured
 
 SMALL = {'founders': 4, 'founder_step': .6, 'capacity': 4, 'cells': ['string.sort:1', 'word.count:1'],
