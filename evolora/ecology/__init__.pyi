@@ -58,6 +58,9 @@ from .succession import (
     Census as Census, Luck as Luck, Succession as Succession, Turnover as Turnover, drawn_parents as drawn_parents,
     parted as parted, shared as shared,
 )
+from .state import (
+    Moment as Moment, PARTS as PARTS, births_of as births_of, restore as restore, state_of as state_of,
+)
 from .ecology import (
     Ecology as Ecology,
 )
@@ -69,9 +72,6 @@ from .cost_forecast import (
 from .run_folder import (
     Run as Run, TABLES as TABLES, begin as begin, config_differences as config_differences,
     config_hash as config_hash, differences as differences, frame as frame, read as read,
-)
-from .state import (
-    PARTS as PARTS, births_of as births_of, restore as restore, state_of as state_of,
 )
 from .checkpoint_files import (
     checkpoints as checkpoints, prune as prune, read_births as read_births, read_checkpoint as read_checkpoint,

@@ -224,6 +224,15 @@ def state(self: Controls) -> dict:
     return world | {'values': self.values(), 'turns': turns, 'feedback': verdicts}
 
 @patch
+def ask_again(self: Controls, state: dict) -> None: # as of a generation that broke off
+    "Let what was requested then wait, beside and before what waits already; not for organelles that are not alive"
+    verdicts = {(t['organelle'], as_prompt(t['prompt']), t['answer']): t['up'] for t in state['feedback']
+                if t['organelle'] in self.population}
+    with self._lock:
+        self._turns, self._verdicts = self._turns | state['turns'], self._verdicts | verdicts
+        self.changing = self.changing or bool(state.get('world', {}).get('waits'))
+
+@patch
 def restore(self: Controls, state: dict) -> None:
     "Go on from there; ValueError for a value that no knob takes"
     for name, value in state['values'].items(): self.config = _with(self.config, KNOBS[name].field,

@@ -34,7 +34,7 @@ class Session:
     "An ecology and the folder that it is written to; make one with `begin_session` or `resume_session`"
     def __init__(self, run: Run, ecology: Ecology, every: int, stack: ExitStack):
         self.run, self.ecology, self.every, self._stack, self.over = run, ecology, every, stack, False
-        self._one = threading.Lock()
+        self._one, self._recorded = threading.Lock(), ecology.generation
         self._known = {table: (hashlib.sha256(), 0) for table in TABLES}    # fingerprint of so many bytes
 
     def __enter__(self) -> 'Session': return self
@@ -86,20 +86,21 @@ def save(self: Session) -> None:
 @patch
 @contextmanager
 def _at_work(self: Session):
-    "A lock for one thread at a time; after an error the session is over"
+    "A lock for one thread at a time; after an error that leaves the tables behind the ecology the session is over"
     if not self._one.acquire(blocking=False):
         raise RuntimeError("this session is at work elsewhere; pause it there first")
     try:
         self._check()
         try: yield
-        except BaseException:   # in memory there may be half a generation, or one that the tables lack
-            self.close()
+        except BaseException:   # a generation that broke off has not been; one that the tables lack has
+            if self.ecology.generation != self._recorded: self.close()
             raise
     finally: self._one.release()
 
 @patch
 def _keep(self: Session, record: Generation) -> None:
     self.run.record(record)
+    self._recorded = self.ecology.generation
     if self.ecology.generation % self.every == 0: self.save()
 
 @patch

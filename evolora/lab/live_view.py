@@ -169,8 +169,6 @@ def barred(self: Window) -> str:
     if isinstance(world, Session) and world.over:
         way_on = world.way_on(f'Lab({str(world.run.folder)!r}) goes on from its last checkpoint')
         return f'this session is over; {way_on}'
-    if self.ecology is not None and self.ecology.half and self.runner.began is None:
-        return f'generation {self.ecology.generation} ended half-way, in an error; New begins another ecology'
     if folder is None or self.ecology is not None or self.runner.busy: return ''
     try:
         if not (folder / 'run.json').is_file(): return 'this folder is not there any more'

@@ -340,6 +340,7 @@ def restore(self: Archive, state: dict) -> None:
     if len(rows) > self.config.most or len(state['host']) > len(probe): raise ValueError(
         f"expected at most {self.config.most} sleepers, got {len(rows)}; restore the state from a copy")
     for name in [*self.sleepers]: self.home.death(name)
+    self.home.births = 0            # its names are nobody's business, and count from the first again
     self.sleepers, self.probe, self._owed = {}, probe, Bill(*nonnegative('owed', state['owed']).tolist())
     self._host = [float(x) for x in state['host']]
     read = self.ecology.serving.checked([a[:2] for a in state['latest']])

@@ -155,6 +155,64 @@ def test_the_walk_would_find_any_part_that_is_forgotten(busy, tmp_path, monkeypa
     assert not missed
 
 
+# --- a generation that breaks off has not been
+
+def breaking(ecology, at):
+    "An error when the ecology is asked for a random stream the `at`-th time, all through a generation; whether it came"
+    real, count = ecology.rng, [0]
+    def rng(*where):
+        count[0] += 1
+        if count[0] == at: raise MemoryError('an example')
+        return real(*where)
+    ecology.rng = ecology.demography.rng = rng
+    try: ecology.step()
+    except MemoryError: return True
+    finally: ecology.rng = ecology.demography.rng = real
+    return False
+
+
+@pytest.mark.parametrize('at', [1, 2, 5, 9, 14, 20])
+def test_a_generation_that_breaks_off_leaves_every_attribute_as_it_was(busy, tmp_path, at):
+    two = woken(busy, write_checkpoint(tmp_path, busy))
+    assert breaking(busy, at) or at > 9
+    del busy.rng
+    busy.demography.rng = busy.rng
+    if busy.generation == two.generation: assert differences(busy, two) == []
+
+
+@pytest.mark.parametrize('name', ['endogenous', 'worlds', 'relaxed'])
+def test_a_life_that_breaks_off_now_and_then_is_the_life_that_does_not(host, name):
+    config, rng = preset(name), np.random.default_rng(0)
+    one, two = Ecology(host, config, seed=3), Ecology(host, config, seed=3)
+    broken = 0
+    for _ in range(4):
+        broken += sum(breaking(two, int(at)) for at in rng.integers(1, 20, 2) if two.generation < one.generation + 1)
+        if two.generation == one.generation: two.step()
+        assert json.dumps(one.step().tables | {'timings': 0}) == json.dumps(two.history[-1].tables | {'timings': 0})
+    assert broken > 2
+
+
+def test_what_was_requested_while_it_broke_off_still_waits(busy):
+    def learn(*_, **__):
+        busy.turn(tau=.7)
+        busy.feedback(busy.population.ids[-1], 'Is 1 + 1 = 2?', 'True', True)
+        raise MemoryError('an example')
+    waited, busy.plasticity.learn = busy.controls.waiting, learn
+    with pytest.raises(MemoryError): busy.step()
+    assert busy.controls.waiting == (waited[0] | {'tau': .7}, waited[1] + 1)
+
+
+def test_a_session_goes_on_after_a_generation_that_broke_off(host, tmp_path, monkeypatch):
+    config = preset('debug')
+    with begin_session(tmp_path / 'a', host, config, seed=3, every=2) as session:
+        for _ in range(3):
+            assert breaking(session.ecology, 4)
+            session.step()
+        session.save()
+    with begin_session(tmp_path / 'b', host, config, seed=3, every=2) as session: session.live(3, log=None)
+    assert recorded(tmp_path / 'a') == recorded(tmp_path / 'b')
+
+
 # --- it goes on bit for bit
 
 @pytest.mark.parametrize('name', sorted(p.stem for p in PRESETS.glob('*.yaml')))

@@ -569,22 +569,26 @@ def breaks_once(ecology, monkeypatch):
     monkeypatch.setattr(ecology.plasticity, 'learn', learn)
 
 
-def test_an_ecology_that_broke_off_half_way_is_over_and_new_helps(ecology, monkeypatch):
-    lab = stepped(Lab(ecology))
+def cannot_be_written(monkeypatch):
+    "The next generation is lived, and there is no room for its rows"
+    def record(*_):
+        monkeypatch.undo()
+        raise OSError(28, 'No space left on device')
+    monkeypatch.setattr(Run, 'record', record)
+
+
+def test_a_generation_that_breaks_off_is_shown_and_lived_again(ecology, monkeypatch):
+    lab, other = stepped(Lab(ecology)), Ecology(ecology.host, ecology.config, seed=ecology.seed)
+    held = ecology.market.balances
     breaks_once(ecology, monkeypatch)
     lab.run(5)
     rest(lab)
-    held = ecology.market.balances
-    assert ecology.half and ecology.generation == 1 and 'out of memory' in lab.error.value
-    assert 'ended half-way' in lab.status.value and 'New' in lab.status.value
-    over = lab.step_button, lab.run_button, lab.many_button, lab.ask_button, lab.world_button
-    assert all(button.disabled for button in over)
-    with pytest.raises(ValueError, match='half-way'): lab.step()
-    with pytest.raises(ValueError, match='half-way'): rest(Lab(ecology)).step()
-    assert ecology.market.balances == held, 'the stakes moved once'
-    again = rest(Lab(ecology))
-    again.new('debug', 1)
-    assert not rest(again).step_button.disabled and stepped(again).view.generation == 1
+    assert ecology.generation == 1 and 'out of memory' in lab.error.value and ecology.market.balances == held
+    assert not any(button.disabled for button in (lab.step_button, lab.run_button, lab.ask_button))
+    lab.step()
+    rest(lab)
+    assert ecology.generation == 2 and not lab.error.value
+    assert ecology.history[-1].row == other.run(2, log=None)[-1].row
 
 
 def test_new_clears_what_was_seen(ecology, monkeypatch):
@@ -765,9 +769,9 @@ def test_a_folder_whose_session_broke_off_goes_on_from_its_checkpoint(host, conf
     folder = tmp_path / 'run'
     with begin_session(folder, host, config) as session: session.live(2, log=None)
     lab = stepped(Lab(folder))
-    breaks_once(lab.ecology, monkeypatch)
+    cannot_be_written(monkeypatch)
     stepped(lab, 3)
-    assert 'out of memory' in lab.error.value and lab.step_button.disabled
+    assert 'No space left' in lab.error.value and lab.step_button.disabled
     assert 'Lab(' in lab.status.value and 'checkpoint' in lab.status.value
     with pytest.raises(ValueError, match='checkpoint'): lab.step()
     again = Lab(folder)
@@ -781,8 +785,11 @@ def test_a_session_that_broke_off_under_its_own_lab_is_resumed_from_its_folder(h
     lab = stepped(Lab(session))
     breaks_once(session.ecology, monkeypatch)
     stepped(lab)
+    assert not session.over and 'out of memory' in lab.error.value and stepped(lab).view.generation == 2
+    cannot_be_written(monkeypatch)
+    stepped(lab)
     assert session.over and 'checkpoint' in lab.status.value and lab.step_button.disabled
-    assert stepped(Lab(tmp_path / 'run')).view.generation == 2
+    assert stepped(Lab(tmp_path / 'run')).view.generation == 3
 
 
 def test_a_folder_that_is_moved_away_is_reported_and_watched_again_when_it_is_back(host, config, tmp_path):
