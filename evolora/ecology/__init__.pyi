@@ -2,6 +2,7 @@ from . import checkpoint_files as checkpoint_files
 from . import config as config
 from . import cost_forecast as cost_forecast
 from . import diagnosis as diagnosis
+from . import drafts as drafts
 from . import ecology as ecology
 from . import knobs as knobs
 from . import lifecycle as lifecycle
@@ -80,5 +81,8 @@ from .checkpoint_files import (
 from .sessions import (
     Session as Session, begin_session as begin_session, check_record as check_record, check_tables as check_tables,
     check_unedited as check_unedited, colony as colony, colony_births as colony_births,
-    colony_ecology as colony_ecology, resume_session as resume_session,
+    colony_ecology as colony_ecology, history_of as history_of, resume_session as resume_session,
+)
+from .drafts import (
+    Draft as Draft, load_ecology as load_ecology, save_ecology as save_ecology,
 )

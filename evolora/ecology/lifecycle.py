@@ -54,9 +54,14 @@ class Demography:
                  'updates': [int(self.plasticity.own[o.slot]) for o in self.population]}
         return pd.DataFrame(rows).set_index('organelle').sort_values('belief', ascending=False, kind='stable')
 
+    @staticmethod
+    def lineage_of(event: str, one: Organelle, generation: int, reason: str) -> dict:
+        "A row of the table `lineage`"
+        return dict(generation=generation, event=event, organelle=one.id, parents=list(one.parents),
+                    operator=one.operator, rank=one.rank, traits=one.traits.model_dump(), reason=reason)
+
     def _note(self, event: str, one: Organelle, generation: int, reason: str) -> None:
-        self._lineage.append(dict(generation=generation, event=event, organelle=one.id, parents=list(one.parents),
-                                  operator=one.operator, rank=one.rank, traits=one.traits.model_dump(), reason=reason))
+        self._lineage.append(self.lineage_of(event, one, generation, reason))
 
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #c2d6b8d3
 @patch

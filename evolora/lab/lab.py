@@ -189,6 +189,27 @@ def _ours(self: Lab) -> Ecology:
     raise ValueError("expected an ecology, got none yet; step first, or resume()")
 
 @patch
+def _keep(self: Lab, folder: str | Path) -> Future:
+    "Have an ecology in memory made a run between two generations"
+    self._may()
+    self._ours()
+    def kept(future: Future) -> None:
+        if future.exception(): return
+        self.folder = future.result().run.folder
+        if _OPEN.get(self.key) is self: del _OPEN[self.key]
+        self.key = self.folder.resolve()
+        _OPEN[self.key] = self
+        self.refresh()
+    future = self._submit(lambda ecology: self.runner.keep(folder))
+    future.add_done_callback(kept)
+    return future
+
+@patch
+def save(self: Lab, folder: str | Path) -> Path:
+    "Make a run of an ecology in memory in a new folder, and go on there; ValueError where there is one already"
+    return self._keep(folder).result().run.folder
+
+@patch
 def turn(self: Lab, **values: float) -> None:
     "Turn knobs from the next generation on, as `Ecology.turn` does"
     self._ours().turn(**values)
@@ -326,6 +347,7 @@ def _wire(self: Lab) -> None:
     does = {self.step_button: self.step, self.run_button: self.run, self.many_button: lambda: self.run(self.n.value),
             self.pause_button: self.pause, self.stop_button: self.stop, self.new_button: self._renew,
             self.draw_button: self.question,
+            self.save_button: lambda: self._keep(self.save_as.value or self.save_as.placeholder),
             self.ask_button: lambda: self._put(self.prompt.value or self.prompt.placeholder, 48),
             self.world_button: self.change_world,
             self.up_button: lambda: self.feedback(True), self.down_button: lambda: self.feedback(False)}

@@ -190,7 +190,8 @@ def refresh(self: Window) -> None:
         self.sure, now, open = False, self.view.generation if self.view else 0, self.judgeable
         lived = f'{now} generation{"s" * (now != 1)} lived'       # the latest is called by a number one less
         self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, endless=r.left == math.inf,
-                     still=not r.busy, able=not barred, lived=self.ecology is not None and not barred, judgeable=open)
+                     still=not r.busy, able=not barred, lived=self.ecology is not None and not barred, judgeable=open,
+                     loose=bool(now) and self.folder is None and isinstance(r.world, Ecology))
         if self.judged and not open:
             self.feedback_text.value = shown('the feedback is booked; ask again to judge again')
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from fastcore.basics import patch
 
 from ..ecology.config import load_config
+from ..ecology.drafts import Draft
 from ..ecology.diagnosis import PATIENCE, Diagnosis, EarlyStopping
 from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
@@ -40,6 +41,7 @@ class Runner:
         self._jobs, self._thread, self._changed = deque(), None, threading.Condition()
         self.busy, self.loading = False, Underway()
         self.pace: float | None = None      # seconds of a generation, the latest ones counting most
+        self.draft: Draft | None = None     # of an ecology in memory
 
     @property
     def ecology(self) -> Ecology | None:
@@ -108,6 +110,7 @@ def _generation(self: Runner) -> None:
     self.began = time.monotonic()
     record = self.world.step()
     took = time.monotonic() - self.began
+    self._spool()
     self.pace = took if self.pace is None else .7 * self.pace + .3 * took
     self._watch.observe(record)
     with self._changed:
@@ -117,6 +120,24 @@ def _generation(self: Runner) -> None:
     if last and isinstance(self.world, Session): self.world.save()
     self.began = None
     self._notify(record)
+
+@patch
+def _spool(self: Runner) -> None:
+    "Add to the draft of an ecology in memory; where there is no room for one, life goes on without"
+    if isinstance(self.world, Session): return
+    try:
+        if self.draft is None: self.draft = Draft(self.world)
+        self.draft.catch_up()
+    except (OSError, ValueError): self.draft = None
+
+@patch
+def keep(self: Runner, folder: str | Path) -> Session:
+    "Make a run of an ecology in memory, and go on there; ask for it by `submit`"
+    if isinstance(self.world, Session): raise ValueError(
+        f"expected an ecology in memory, got one that is kept in {self.world.run.folder}; nothing is to be done")
+    draft = self.draft or Draft(self.world)
+    self.world, self.draft = draft.save(folder), None
+    return self.world
 
 @patch
 def _wake(self: Runner) -> None:

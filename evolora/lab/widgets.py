@@ -101,8 +101,8 @@ class Panel(W.VBox):
         self.listing = False        # whether the list of organelles is being made, and chooses by itself
         self._top()
         self._pages()
-        self.children = [W.HTML(STYLE, layout=W.Layout(display='none')), self.head, self.beginning_row, self.buttons,
-                         self.status, self.ticker, self.progress, self.error, self.tabs]
+        self.children = [W.HTML(STYLE, layout=W.Layout(display='none')), self.head, self.beginning_row,
+                         self.saving_row, self.buttons, self.status, self.ticker, self.progress, self.error, self.tabs]
         self.preset.options = presets
 
     def _top(self) -> None:
@@ -113,6 +113,11 @@ class Panel(W.VBox):
         self.new_button = button('New', 'Begin a new ecology with this preset and seed. lab.new()')
         self.beginning_row = W.HBox([W.HTML('<span class="quiet">begin anew:</span>'), self.preset, self.seed,
                                      self.new_button], layout=W.Layout(align_items='center'))
+        self.save_as = W.Text(placeholder='runs/mine', continuous_update=True, layout=W.Layout(width='190px'))
+        self.save_button = button('Save as run', 'Keep it in a new folder, and go on there. lab.save("runs/mine")',
+                                  icon='save', width='110px')
+        self.saving_row = W.HBox([W.HTML('<span class="quiet">in memory; keep it in</span>'), self.save_as,
+                                  self.save_button], layout=W.Layout(align_items='center', flex_flow='row wrap'))
         self.step_button = button('Step', 'Live one generation. lab.step()', icon='step-forward')
         self.run_button = button('Run', 'Live until paused. lab.run()', icon='play', primary=True)
         self.n = W.BoundedIntText(10, min=1, max=10**6, layout=W.Layout(width='80px'), tooltip='how many generations')
@@ -231,6 +236,7 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
             still: bool, # and nothing else is under way: no question, no model that is loaded
             able: bool, # to live on, and to answer
             lived: bool, # there is an ecology
+            loose: bool = False, # it lives in memory only
             judgeable: bool) -> None: # there is an answer to judge
     "Show what is under way, and enable the buttons that make sense"
     self.status.value = status_html(status)
@@ -240,6 +246,7 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
     for b in (self.up_button, self.down_button): b.disabled = not judgeable
     for box in (*self.knobs.values(), self.world_button): box.disabled = not lived
     for b in (self.ask_button, self.draw_button): b.disabled = not able
+    self.saving_row.layout.display = '' if loose else 'none'
     self.new_button.disabled, self.new_button.description = not still, 'New'
     if not busy: self.progress.value = progress_html('', 0.)
 

@@ -1160,3 +1160,67 @@ def test_what_parts_of_society_do_has_a_page(host, config):
     assert 'switched on by its name' in opened(lab, 'Society').society_page.value
     page = opened(stepped(lab, 3), 'Society').society_page.value
     assert '>board<' in page and '>guard<' in page and 'messages' in page and 'moved' in page
+
+
+# --- what was made is kept
+
+def test_an_ecology_in_memory_is_saved_with_all_its_answers_and_lives_on_in_its_folder(host, config, tmp_path):
+    lab = stepped(Lab(Ecology(host, config)), 2)
+    assert lab.saving_row.layout.display == ''
+    lab.save_as.value = str(tmp_path / 'mine')
+    lab.save_button.click()
+    assert rest(lab).name == 'mine' and lab.saving_row.layout.display == 'none' and not lab.error.value
+    stepped(lab)
+    lab.close()
+    assert lab.runner.wait(LONG)
+    run, whole = Run.open(tmp_path / 'mine'), Ecology(host, config)
+    records = [whole.step() for _ in range(3)]
+    assert run.rows('episodes') == [row for r in records for row in json.loads(json.dumps(r.tables['episodes']))]
+    assert run.rows('lineage') == json.loads(json.dumps([row for r in records for row in r.tables['lineage']]))
+    assert stepped(Lab(tmp_path / 'mine')).view.generation == 4
+
+
+def test_a_lab_is_saved_while_it_runs_and_loses_no_generation(host, config, tmp_path):
+    lab = Lab(Ecology(host, config))
+    lab.run(4)
+    assert lab.save(tmp_path / 'mine') == tmp_path / 'mine'
+    rest(lab)
+    assert [row['generation'] for row in Run.open(tmp_path / 'mine').rows('generations')] == [0, 1, 2, 3]
+    assert {row['generation'] for row in Run.open(tmp_path / 'mine').rows('episodes')} == {0, 1, 2, 3}
+
+
+def test_generations_that_were_lived_elsewhere_are_kept_with_what_is_known_of_them(host, config, tmp_path):
+    ecology = Ecology(host, config)
+    ecology.run(2, log=None)
+    lab = stepped(Lab(ecology))
+    lab.save(tmp_path / 'mine')
+    run = Run.open(tmp_path / 'mine')
+    assert len(run.rows('generations')) == 3 and {row['generation'] for row in run.rows('episodes')} == {2}
+    born = [row for row in run.rows('lineage') if row['event'] == 'birth']
+    assert {*ecology.population.ids} <= {row['organelle'] for row in born}
+    assert len(born) == len({row['organelle'] for row in born})
+
+
+@pytest.mark.parametrize('place', ['there', 'file/in'])
+def test_where_something_is_nothing_is_saved_and_the_lab_says_so(host, config, tmp_path, place):
+    (tmp_path / 'there').mkdir()
+    (tmp_path / 'there' / 'mine.txt').write_text('x')
+    (tmp_path / 'file').write_text('x')
+    lab = stepped(Lab(Ecology(host, config)))
+    with pytest.raises((ValueError, OSError)): lab.save(tmp_path / place)
+    assert rest(lab).error.value and lab.folder is None and stepped(lab).view.generation == 2
+    assert {p.name for p in tmp_path.rglob('*')} == {'there', 'mine.txt', 'file'}
+    assert lab.save(tmp_path / 'new') == tmp_path / 'new'
+
+
+def test_what_is_kept_already_is_not_saved_twice(host, config, tmp_path):
+    with begin_session(tmp_path / 'run', host, config) as session:
+        with pytest.raises(ValueError, match='kept in'): stepped(Lab(session)).save(tmp_path / 'other')
+        Lab(session).close()
+
+
+def test_where_there_is_no_room_for_a_draft_life_goes_on(host, config, monkeypatch):
+    def full(*_): raise OSError(28, 'No space left on device')
+    monkeypatch.setattr('evolora.ecology.drafts.Draft.catch_up', full)
+    lab = stepped(Lab(Ecology(host, config)), 2)
+    assert lab.view.generation == 2 and not lab.error.value and lab.runner.draft is None
