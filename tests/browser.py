@@ -166,6 +166,11 @@ class Notebook:
     @property
     def charts(self): return self.page.locator('.jp-RenderedVegaLite svg')
 
+    @property
+    def live(self):
+        "Charts of a panel"
+        return self.page.locator('.evolora-charts .chart svg.marks')
+
     def shot(self, path: Path, of=None) -> Path:
         "A picture of the page, or of a part of it"
         path.parent.mkdir(parents=True, exist_ok=True)

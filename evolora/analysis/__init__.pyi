@@ -58,7 +58,7 @@ from .weights import (
 )
 from .offline_page import (
     check_page as check_page, figure as figure, inert as inert, page as page, table_html as table_html,
-    write_page as write_page,
+    vega as vega, write_page as write_page,
 )
 from .run_dashboard import (
     dashboard as dashboard, tame as tame,

@@ -1,4 +1,5 @@
 from . import answer_views as answer_views
+from . import chart_page as chart_page
 from . import html_views as html_views
 from . import lab as lab
 from . import live_charts as live_charts
@@ -7,12 +8,15 @@ from . import open_notebooks as open_notebooks
 from . import runner as runner
 from . import weight_charts as weight_charts
 from . import widgets as widgets
+from .chart_page import (
+    ChartPage as ChartPage, page_of as page_of, program as program, single as single,
+)
 from .open_notebooks import (
     copy_notebooks as copy_notebooks, lab_command as lab_command, lab_notebooks as lab_notebooks,
 )
 from .live_charts import (
-    NO_STAKES as NO_STAKES, accounts as accounts, bets as bets, lanes as lanes, live_spec as live_spec,
-    output as output, picture_html as picture_html, points as points, stops as stops,
+    NO_STAKES as NO_STAKES, SAID as SAID, accounts as accounts, bets as bets, lanes as lanes,
+    live_spec as live_spec, output as output, picture_html as picture_html, points as points, stops as stops,
 )
 from .html_views import (
     Kept as Kept, MOST_ANSWERS as MOST_ANSWERS, View as View, add_up as add_up, ancestry as ancestry,

@@ -352,5 +352,6 @@ def _wire(self: Lab) -> None:
             self.world_button: self.change_world,
             self.up_button: lambda: self.feedback(True), self.down_button: lambda: self.feedback(False)}
     for b, call in does.items(): b.on_click(lambda _, call=call: self.safely(call))
+    self.smooth.observe(lambda _: self.view is not None and self.safely(lambda: self.show_page(self.view)), 'value')
     for name, box in self.knobs.items():
         box.observe(lambda change, name=name: self.safely(lambda: self._turned(name, change['new'])), 'value')

@@ -14,7 +14,8 @@ from fastcore.basics import patch
 
 from ..ecology.knobs import KNOBS, Knob
 from ..ecology.record import row_text
-from .live_charts import live_spec, output
+from .chart_page import ChartPage
+from .live_charts import SAID, live_spec
 from .answer_views import VERDICTS, replies_html
 from .html_views import (View, gates_html, organelle_html, population_html, shown, society_html,
                                     table_html)
@@ -22,9 +23,12 @@ from ..utils.terminal import visible
 
 # %% ../../nbs/11_lab/05_widgets.ipynb #f59eea9f
 STYLE = '''<style>
-.evolora-lab {--accent: #0072B2; max-width: 860px; padding: 4px 2px 10px; color: var(--jp-ui-font-color1, #222);
+.evolora-lab {--accent: #0072B2; padding: 4px 2px 10px; color: var(--jp-ui-font-color1, #222);
   overflow: hidden}
 [data-jp-theme-light="false"] .evolora-lab {--accent: #56B4E9}
+.evolora-lab .jupyter-widget-tab > .lm-TabBar .lm-TabBar-content {flex-wrap: wrap; height: auto}
+.evolora-lab .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tab {flex: 0 0 auto; min-width: fit-content}
+.evolora-lab .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tabLabel {overflow: visible}
 .evolora-lab .widget-html-content {line-height: 1.45; font-size: 13px; overflow-x: auto; overflow-y: hidden}
 .evolora-lab .widget-html, .evolora-lab .widget-html-content {height: auto}
 .evolora-lab h3 {margin: 0; font-size: 16px; font-weight: 600} .evolora-lab h3 small {font-weight: 400; opacity: .7}
@@ -112,10 +116,10 @@ class Panel(W.VBox):
         self.seed = W.IntText(description='seed', layout=W.Layout(width='130px'), style={'description_width': '36px'})
         self.new_button = button('New', 'Begin a new ecology with this preset and seed. lab.new()')
         self.beginning_row = W.HBox([W.HTML('<span class="quiet">begin anew:</span>'), self.preset, self.seed,
-                                     self.new_button], layout=W.Layout(align_items='center'))
+                                     self.new_button], layout=W.Layout(align_items='center', flex_flow='row wrap'))
         self.save_as = W.Text(placeholder='runs/mine', continuous_update=True, layout=W.Layout(width='190px'))
         self.save_button = button('Save as run', 'Keep it in a new folder, and go on there. lab.save("runs/mine")',
-                                  icon='save', width='110px')
+                                  icon='save', width='130px')
         self.saving_row = W.HBox([W.HTML('<span class="quiet">in memory; keep it in</span>'), self.save_as,
                                   self.save_button], layout=W.Layout(align_items='center', flex_flow='row wrap'))
         self.step_button = button('Step', 'Live one generation. lab.step()', icon='step-forward')
@@ -136,7 +140,7 @@ TABS = ('Live', 'Answers', 'Population', 'Organelle', 'Similarity', 'Gates', 'So
 @patch
 def _pages(self: Panel) -> None:
     "One page for each question"
-    self.charts, self.weights, self.similarity = W.Output(), W.Output(), W.Output()
+    self.charts, self.weights, self.similarity = ChartPage(SAID), W.Output(), W.Output()
     self.population_page, self.organelle_page, self.gates_page, self.society_page, self.log_page = (
         W.HTML() for _ in range(5))
     self.answers, self.feedback_text, self.waiting, self.replies_page = (W.HTML() for _ in range(4))
@@ -160,7 +164,10 @@ def _pages(self: Panel) -> None:
     self.knobs = {name: knob_box(name, knob) for name, knob in KNOBS.items()}
     self.world_button = button('Change the world', 'The next world of the schedule, from the next generation on. '
                                                    'lab.change_world()', icon='globe', width='160px')
-    pages = [_page(self.charts),
+    self.smooth = W.Dropdown(description='smoothed over', options=[('1 generation', 1), *(
+        (f'{n} generations', n) for n in (5, 20, 100))], value=5, style={'description_width': 'initial'},
+        layout=W.Layout(width='230px'))
+    pages = [_page(self.smooth, self.charts),
              _page(W.HBox([*self.picks.values()], layout=W.Layout(flex_flow='row wrap')), self.replies_page),
              _page(self.population_page),
              _page(self.who, asking, self.organelle_page, self.weights), _page(self.similarity),
@@ -193,8 +200,8 @@ def show_top(self: Panel, view: View) -> None:
 @patch
 def show_page(self: Panel, view: View) -> None:
     "Fill the page that is open, but for what is drawn of weights"
-    if self.page == 'Live': self.charts.outputs = (
-        output(live_spec(view.rows, view.world, view.stakes, view.evolution)),) if view.rows else ()
+    if self.page == 'Live': self.charts.show(
+        live_spec(view.rows, view.world, view.stakes, view.evolution, self.smooth.value) if view.rows else None)
     if self.page == 'Answers': self.show_replies(view)
     if self.page == 'Population': self.population_page.value = population_html(view)
     if self.page == 'Gates': self.gates_page.value = gates_html(view)
@@ -224,7 +231,8 @@ def clear(self: Panel) -> None:
     for text in (self.head, self.ticker, self.error, self.population_page, self.organelle_page, self.gates_page,
                  self.society_page, self.log_page, self.replies_page, self.answers, self.feedback_text,
                  self.waiting): text.value = ''
-    for drawn in (self.charts, self.weights, self.similarity): drawn.outputs = ()
+    self.charts.show(None)
+    for drawn in (self.weights, self.similarity): drawn.outputs = ()
     self.listing, self.who.options = True, []
     for name in ('cell', 'organelle'): self.picks[name].options = [('all', '')]
     self.listing = False

@@ -33,6 +33,14 @@ chart = alt.Chart(pd.DataFrame({'generation': [0, 1, 2], 'alive': [4, 6, 5]}), t
     x='generation:Q', y='alive:Q')
 chart
 """
+LIVE = """
+from evolora.lab.lab import Lab
+lab = Lab(preset='debug', seed=1)
+lab.run(5)
+lab.wait()
+lab
+"""
+
 PANEL = """
 from evolora.lab.lab import _cell
 
@@ -123,6 +131,43 @@ def test_a_chart_and_a_button_work_without_the_internet(server, notebook, tmp_pa
     assert notebook.outside == ['http://evolora.invalid/x'], 'a request to the outside is not noticed'
 
 
+def ticks(chart): return chart.locator('.role-axis-label').first.text_content()
+
+
+def test_charts_keep_their_zoom_mark_a_generation_everywhere_and_fit_their_window(server, notebook, tmp_path):
+    notebook.page.set_viewport_size({'width': 1400, 'height': 1000})
+    notebook.open(write(server.folder, 'zoom.ipynb', LIVE))
+    notebook.run_all()
+    wait_for(notebook, '5 generations lived')
+    page, first = notebook.page.locator('.evolora-charts'), notebook.page.locator('.evolora-charts .chart').first
+    expect(page).to_have_attribute('data-generation', '4')
+    box = first.bounding_box()
+    notebook.page.mouse.move(box['x'] + .6 * box['width'], box['y'] + .4 * box['height'])
+    expect(page.locator('.said')).to_contain_text(re.compile(r'generation \d . accuracy'))
+    assert page.locator('.chart svg .mark-rule.role-mark line[stroke="#888"]').count() >= 4, 'a rule in every chart'
+    whole = ticks(first)
+    notebook.page.mouse.wheel(0, -500)
+    expect(first.locator('.role-axis-label').first).not_to_have_text(whole)
+    zoomed = ticks(first)
+    notebook.button('Step').click()
+    wait_for(notebook, '6 generations lived')
+    expect(page).to_have_attribute('data-generation', '5')
+    assert ticks(first) == zoomed, 'it jumped'
+    page.get_by_role('button', name='whole').click()
+    expect(first.locator('.role-axis-label').first).to_contain_text('5')
+    notebook.page.keyboard.press('Control+b')       # the list of files takes all of a phone
+    for width in (390, 768, 1440, 2560):
+        notebook.page.set_viewport_size({'width': width, 'height': 1000})
+        time.sleep(1.5)
+        inside, charts = page.bounding_box(), page.locator('.chart').all()
+        for chart in charts:
+            box = chart.locator('svg.marks').bounding_box()
+            assert box['x'] >= inside['x'] - 1 and box['x'] + box['width'] <= inside['x'] + inside['width'] + 1, width
+            assert box['width'] > .8 * chart.bounding_box()['width'], f'at {width} a chart leaves room unused'
+        notebook.shot(tmp_path / f'{width}.png')
+    assert notebook.outside == []
+
+
 def test_jupyterlab_draws_every_chart_of_a_run(server, notebook):
     write_run(server.folder / 'run', generations=12, size=6, tries=2)
     notebook.open(write(server.folder, 'all charts.ipynb', ALL))
@@ -169,7 +214,7 @@ def test_the_copy_is_what_the_command_opens_and_it_lives(server, notebook):
     wait_for(notebook, r'1 generation lived')
     notebook.button('Step').click()
     wait_for(notebook, r'2 generations lived')
-    expect(notebook.charts.first).to_be_visible()
+    expect(notebook.live.first).to_be_visible()
     assert notebook.outside == []
 
 
@@ -196,7 +241,7 @@ def test_the_lab_is_stepped_run_paused_turned_and_looked_into(notebook, pictures
     for i in (3, 4, 5):
         notebook.button('Step').click()
         wait_for(notebook, rf'{i} generations lived')
-    expect(notebook.charts.first).to_be_visible()
+    expect(notebook.live.first).to_be_visible()
     notebook.shot(pictures / 'lab_step.png', of=panel(notebook))
 
     notebook.button('Run').click()

@@ -169,7 +169,7 @@ def test_patience_of_a_session_is_judged_by_its_tables_and_saved(tmp_path):
 def test_every_button_says_what_it_does_in_python(ecology):
     lab = Lab(ecology)
     buttons = [w for name, w in vars(lab).items() if name.endswith('_button')]
-    assert len(buttons) == 11 and all(b.description and 'lab.' in b.tooltip for b in buttons)
+    assert len(buttons) == 12 and all(b.description and 'lab.' in b.tooltip for b in buttons)
 
 
 def test_a_step_is_seen_everywhere(ecology):
@@ -177,8 +177,7 @@ def test_a_step_is_seen_everywhere(ecology):
     lab.step_button.click()
     rest(lab)
     assert '1 generation lived ' in lab.status.value and 'aria-live="polite"' in lab.status.value
-    chart = next(iter(lab.charts.outputs[0]['data'].values()))
-    assert [p['alive'] for p in chart['datasets']['points']] == [ecology.history[0].row['alive']]
+    assert [p['alive'] for p in lab.charts.data['points']] == [ecology.history[0].row['alive']]
     for i, page in enumerate(TABS):
         lab.tabs.selected_index = i
         if page == 'Population': assert all(id in lab.population_page.value for id in ecology.population.ids)
@@ -601,11 +600,12 @@ def test_new_clears_what_was_seen(ecology, monkeypatch):
     monkeypatch.setattr(module, 'world_of', lambda *how: lambda: go.wait(LONG) and real(*how)())
     lab.new('debug', 5)
     empty = [lab.answers.value, lab.population_page.value, lab.organelle_page.value, lab.log_page.value,
-             lab.gates_page.value, lab.waiting.value, lab.charts.outputs, lab.weights.outputs, lab.similarity.outputs]
+             lab.gates_page.value, lab.waiting.value, lab.charts.charts, lab.charts.data, lab.weights.outputs,
+             lab.similarity.outputs]
     assert not any(empty), empty
     go.set()
     opened(lab, 'Live')
-    assert lab.view.generation == 0 and lab.charts.outputs == () and 'seed 5' in lab.head.value
+    assert lab.view.generation == 0 and lab.charts.charts == [] and 'seed 5' in lab.head.value
     assert {name for _, name in lab.who.options} == set(lab.ecology.population.ids)
     assert logged(stepped(lab)) == [0]
 
@@ -1041,14 +1041,14 @@ def test_the_bars_of_an_account_begin_at_0_and_come_to_the_whole_change():
 
 def test_a_census_is_drawn_and_its_numbers_are_a_table(ecology):
     lab = stepped(Lab(ecology), 5)
-    charts = lambda: next(iter(lab.charts.outputs[0]['data'].values()))
-    assert lab.evolution.empty and charts()['datasets']['terms'] == [] and len(charts()['vconcat']) == 3
+    before = len(lab.charts.charts)
+    assert lab.evolution.empty and lab.charts.data['terms'] == []
     stepped(lab)
     row, = ecology.history[-1].evolution
     assert lab.evolution['generation'].tolist() == [5] and lab.evolution['learning'].iloc[0] == row['learning']
-    assert charts()['datasets']['whole'][0]['change'] == pytest.approx(row['after'] - row['before'], abs=1e-5)
-    assert len(charts()['vconcat']) == 4
-    held = charts()['datasets']['stakes']
+    assert lab.charts.data['whole'][0]['change'] == pytest.approx(row['after'] - row['before'], abs=1e-5)
+    assert len(lab.charts.charts) == before + 1
+    held = lab.charts.data['stakes']
     assert {r['organelle'] for r in held if r['generation'] == 5} == set(ecology.population.ids)
 
 
@@ -1089,7 +1089,7 @@ def changing(monkeypatch):
 def bands(lab):
     "Which world lies beneath the charts of the page Live, from generation to generation"
     opened(lab, 'Live')
-    rows = next(iter(lab.charts.outputs[0]['data'].values()))['datasets']['world']
+    rows = lab.charts.data['world']
     return [(row['first'], row['last'], row['world'], row['hand']) for row in rows]
 
 
@@ -1112,7 +1112,7 @@ def test_a_static_world_is_not_changed_and_the_panel_says_so_in_a_line(ecology):
     assert 'role="alert"><bdi>expected a world that changes, got a static one' in lab.error.value
     with pytest.raises(ValueError, match='got a static one'): lab.change_world()
     assert not lab.waiting.value and not ecology.controls.changing
-    assert 'world' not in next(iter(lab.charts.outputs[0]['data'].values()))['datasets']
+    assert 'world' not in lab.charts.data
 
 
 def test_a_run_that_a_hand_changed_is_the_same_in_the_lab_after_it_was_resumed(changing, tmp_path):
