@@ -8,6 +8,7 @@ __all__ = ['Lab']
 # %% ../../nbs/11_lab/09_lab.ipynb #37d65de3
 import warnings
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import ipywidgets as W
@@ -193,16 +194,17 @@ def _keep(self: Lab, folder: str | Path) -> Future:
     "Have an ecology in memory made a run between two generations"
     self._may()
     self._ours()
-    def kept(future: Future) -> None:
-        if future.exception(): return
-        self.folder = future.result().run.folder
+    def keep(ecology: Ecology) -> Session: # whoever waits for it finds the panel in its folder
+        session = self.runner.keep(folder)
+        if self.closed: return session
+        self.folder = session.run.folder
         if _OPEN.get(self.key) is self: del _OPEN[self.key]
         self.key = self.folder.resolve()
         _OPEN[self.key] = self
-        self.refresh()
-    future = self._submit(lambda ecology: self.runner.keep(folder))
-    future.add_done_callback(kept)
-    return future
+        self.view = replace(self.view, name=self.name)
+        self.show_top(self.view)
+        return session
+    return self._submit(keep)
 
 @patch
 def save(self: Lab, folder: str | Path) -> Path:

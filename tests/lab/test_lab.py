@@ -1170,6 +1170,7 @@ def test_an_ecology_in_memory_is_saved_with_all_its_answers_and_lives_on_in_its_
     lab.save_as.value = str(tmp_path / 'mine')
     lab.save_button.click()
     assert rest(lab).name == 'mine' and lab.saving_row.layout.display == 'none' and not lab.error.value
+    assert 'mine' in lab.head.value and 'in memory' not in lab.head.value
     stepped(lab)
     lab.close()
     assert lab.runner.wait(LONG)
