@@ -119,17 +119,23 @@ function render({model, el}) {
     grid.setAttribute('aria-label', model.get('description'));
     page.dataset.generation = (data.points ?? []).at(-1)?.generation ?? '';
   }
-  model.on('change:charts', () => { if (width) draw(); });
-  model.on('change:data', () => { if (width) turn = turn.then(push); });
-  const theme = new MutationObserver(() => draw(true));
+  // A chart is as wide as its place, which has no width before it is attached, or while another tab is open:
+  // what is wanted meanwhile is drawn when there is room.
+  let width = 0, stale = true;
+  function want(anew) {
+    if (grid.clientWidth) draw(anew); else stale = true;
+  }
+  model.on('change:charts', () => want(false));
+  model.on('change:data', () => { if (grid.clientWidth && !stale) turn = turn.then(push); else stale = true; });
+  // The colours of a theme come a moment after its name.
+  const theme = new MutationObserver(() => setTimeout(() => want(true), 400));
   theme.observe(document.body, {attributes: true, attributeFilter: ['data-jp-theme-light', 'data-jp-theme-name']});
-  // A chart is as wide as its place, which has no width before it is attached, or while another tab is open.
-  let width = 0;
   const size = new ResizeObserver(() => {
-    if (!grid.clientWidth || grid.clientWidth === width) return;
-    const first = !width;
+    const was = width;
     width = grid.clientWidth;
-    if (first) draw(); else window.dispatchEvent(new Event('resize'));      // which is what Vega listens to
+    if (!width || width === was) return;
+    if (stale) { stale = false; draw(false); }
+    window.dispatchEvent(new Event('resize'));      // which is what Vega listens to
   });
   size.observe(grid);
   return () => { theme.disconnect(); size.disconnect(); for (const {view} of views.values()) view.finalize(); };

@@ -168,6 +168,31 @@ def test_charts_keep_their_zoom_mark_a_generation_everywhere_and_fit_their_windo
     assert notebook.outside == []
 
 
+def test_charts_are_there_after_a_change_of_theme_and_behind_another_page(server, notebook):
+    notebook.page.set_viewport_size({'width': 1400, 'height': 1000})
+    notebook.open(write(server.folder, 'dark.ipynb', LIVE))
+    notebook.run_all()
+    wait_for(notebook, '5 generations lived')
+    charts, tab = notebook.page.locator('.evolora-charts'), notebook.page.locator('.evolora-lab .lm-TabBar-tab')
+    label = notebook.live.first.locator('.role-axis-label text').first
+    expect(charts).to_have_attribute('data-generation', '4')
+    first, shades = notebook.live.first, []
+    for theme in ('Dark', 'Light'):
+        notebook.page.get_by_role('menuitem', name='Settings').click()
+        notebook.page.locator('.lm-Menu-item', has_text='Theme').first.hover()
+        notebook.page.locator('.lm-Menu-item', has_text=f'JupyterLab {theme}').first.click()
+        time.sleep(3)
+        assert first.bounding_box()['width'] > 200 and first.locator('.mark-line path').first.get_attribute('d')
+        shades.append(label.get_attribute('fill'))
+    assert 'rgba(255' in shades[0] and 'rgba(0' in shades[1], shades
+    tab.filter(has_text='Gates').click()
+    notebook.button('Step').click()
+    wait_for(notebook, '6 generations lived')
+    tab.filter(has_text='Live').click()
+    expect(charts).to_have_attribute('data-generation', '5')
+    assert first.bounding_box()['width'] > 200
+
+
 def test_jupyterlab_draws_every_chart_of_a_run(server, notebook):
     write_run(server.folder / 'run', generations=12, size=6, tries=2)
     notebook.open(write(server.folder, 'all charts.ipynb', ALL))
