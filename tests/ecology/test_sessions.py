@@ -181,6 +181,21 @@ def test_a_generation_that_breaks_off_leaves_every_attribute_as_it_was(busy, tmp
     if busy.generation == two.generation: assert differences(busy, two) == []
 
 
+def test_one_that_breaks_off_at_its_very_end_has_not_been_either(busy, tmp_path):
+    "As it is closed: after all that it paid, and with its record in the history"
+    two, end = woken(busy, write_checkpoint(tmp_path, busy)), busy._record
+    def closed(*how):
+        busy.examiner.add(1.5, 2.)
+        end(*how)
+        busy.examiner.add(1.5, 2.)
+        raise KeyboardInterrupt
+    busy._record, lived = closed, list(busy.history)
+    with pytest.raises(KeyboardInterrupt): busy.step()
+    del busy._record
+    assert differences(busy, two) == [] and busy.history == lived
+    assert json.dumps(busy.step().tables | {'timings': 0}) == json.dumps(two.step().tables | {'timings': 0})
+
+
 @pytest.mark.parametrize('name', ['endogenous', 'worlds', 'relaxed'])
 def test_a_life_that_breaks_off_now_and_then_is_the_life_that_does_not(host, name):
     config, rng = preset(name), np.random.default_rng(0)
@@ -204,11 +219,14 @@ def test_what_was_requested_while_it_broke_off_still_waits(busy):
 
 
 def test_a_session_goes_on_after_a_generation_that_broke_off(host, tmp_path, monkeypatch):
+    def full(*_, **__): raise MemoryError('an example')
     config = preset('debug')
     with begin_session(tmp_path / 'a', host, config, seed=3, every=2) as session:
-        for _ in range(3):
-            assert breaking(session.ecology, 4)
-            session.step()
+        for generation in range(3):
+            with monkeypatch.context() as patch:
+                patch.setattr(session.ecology.plasticity, 'learn', full)
+                with pytest.raises(MemoryError): session.step()
+            assert session.step().row['generation'] == generation and not session.over
         session.save()
     with begin_session(tmp_path / 'b', host, config, seed=3, every=2) as session: session.live(3, log=None)
     assert recorded(tmp_path / 'a') == recorded(tmp_path / 'b')
