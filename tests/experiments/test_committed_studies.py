@@ -12,14 +12,15 @@ from evolora.experiments.study_report import evolution, places
 from evolora.experiments.study_results import Results, crossed
 from evolora.experiments.world_map import lead_map
 from evolora.tasks.task_sets import task_hashes
+from evolora.utils.statistics import sign_flip
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
 COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_default', 'selection_longer',
-             'selection_longest', 'society_screen', 'untuned', 'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory',
-             'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
+             'selection_longest', 'society_confirmation', 'society_hazard', 'society_screen', 'untuned',
+             'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts', 'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
@@ -184,3 +185,14 @@ def test_the_screen_of_society_has_every_run_and_finds_the_archive_where_worlds_
     # Lives that met fewer of a family are compared on as many.
     for place, own in places(study.plan, study.cells()).items():
         assert len(own.right('run_0', ('id',))) == 3, place
+
+
+def test_the_archive_is_confirmed_and_hazards_are_not(results):
+    "Each survivor of the screen left out, with other seeds; Holm over the two tests"
+    kept, hit = results['society_confirmation'], results['society_hazard']
+    archive, hazard = kept.lead('archive', 'ecology', ('id',)), hit.lead('hazard', 'ecology', ('id',))
+    assert archive.low > 0 >= hazard.low and abs(100 * archive.estimate - 2.9) < .06 and abs(100 * hazard.estimate + .3) < .06
+    gaps = [r.gap(a, 'ecology', ('id',))[0].mean(1) for r, a in ((kept, 'archive'), (hit, 'hazard'))]
+    p = [sign_flip(gap) for gap in gaps]
+    assert 2 * p[0] < .05 and p[1] > .5
+    assert abs(100 * kept.lead('archive', 'recent', ('id',)).estimate) < .1     # the library hardly ever had to choose
