@@ -60,7 +60,7 @@ from .succession import (
     parted as parted, shared as shared,
 )
 from .state import (
-    Moment as Moment, PARTS as PARTS, births_of as births_of, restore as restore, state_of as state_of,
+    PARTS as PARTS, Snapshot as Snapshot, births_of as births_of, restore as restore, state_of as state_of,
 )
 from .ecology import (
     Ecology as Ecology,

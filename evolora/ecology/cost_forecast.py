@@ -29,7 +29,8 @@ from ..host.precision import host_dtype
 from ..host.names import HUB, host_id, host_source
 from ..organelles.learning_rules import RULES, Reading, costs_like, learning_flops
 from ..organelles.lessons import LONGEST, Lesson, fitting_chunk, plant
-from ..organelles.population import Organelle, Population
+from ..organelles.population import Population
+from ..organelles.traits import Organelle
 from ..organelles.updates import Plasticity
 from ..utils.randomness import stream
 from ..utils.text import escape

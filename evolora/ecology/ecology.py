@@ -29,7 +29,7 @@ from .lifecycle import Demography
 from .record import Generation, hashes_of, numbers_of, put_tasks
 from .parts import Bill, Society
 from .serving import Service, Serving
-from .state import Moment
+from .state import Snapshot
 from .succession import Succession, Turnover
 from ..economy import prices as money
 from ..economy.market import Market
@@ -110,10 +110,10 @@ class Ecology:
         usual = [g.timing['seconds'] for g in self.history[-5:]]
         self.underway = Underway(median(usual) if usual else None)
         with self.still(), heard(self.underway):
-            moment = Moment(self)
+            before = Snapshot(self)
             try: return self._lived(questions in (None, most), questions)
             except BaseException:       # Ctrl-C, too
-                moment.restore()
+                before.restore()
                 raise
 
     def _lived(self, whole: bool, questions: int | None) -> Generation:

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from ..organelles.population import Organelle
+from ..organelles.traits import Organelle
 from ..tasks.family import Task
 from ..utils.registry import Parts, fingerprint
 

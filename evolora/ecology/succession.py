@@ -20,7 +20,7 @@ from .parts import Bill
 from .serving import billed, contributions
 from .variation import make_offspring
 from ..economy.prices import nonnegative
-from ..organelles.population import Organelle
+from ..organelles.traits import Organelle
 from ..organelles.scoring import score
 
 # %% ../../nbs/07_ecology/10_succession.ipynb #suc00007

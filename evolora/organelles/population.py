@@ -86,7 +86,7 @@ def founder_factors(shapes: dict[str, tuple[int, int]], rank: int, rng: np.rando
             for n, (d_out, d_in) in shapes.items()}
 
 @patch
-def left_alone(self: Population, blocks: int) -> set[str]: # 0: none
+def maps_below(self: Population, blocks: int) -> set[str]: # 0: none
     "The maps in front of so many last blocks"
     names = tuple(f'{name}.' for name in list(blocks_of(self.host.model))[-blocks:]) if blocks else ('',)
     return {n for n in self.shapes if not n.startswith(names)}
@@ -94,7 +94,7 @@ def left_alone(self: Population, blocks: int) -> set[str]: # 0: none
 @patch
 def _within(self: Population, factors: Factors, blocks: int) -> Factors:
     "Factors that are zero in front of so many last blocks"
-    alone = self.left_alone(blocks)
+    alone = self.maps_below(blocks)
     return {n: (A * 0, B * 0) if n in alone else (A, B) for n, (A, B) in factors.items()}
 
 @patch
@@ -411,7 +411,7 @@ def load(cls: Population, folder, host: Host) -> Population:
         if any(t[i, o.rank:].count_nonzero() for t in tensors.values()):
             raise ValueError(f"{path} expected zeros beyond rank {o.rank} of {o.id}, got others; "
                              "the file was edited")
-        if any(x.any() for n in pop.left_alone(o.traits.blocks) for x in factors[n]):
+        if any(x.any() for n in pop.maps_below(o.traits.blocks) for x in factors[n]):
             raise ValueError(f"{path} expected zeros in front of the last {o.traits.blocks} blocks of {o.id}, got "
                              "others; the file was edited")
         pop.stack.put(o.slot, factors)

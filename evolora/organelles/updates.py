@@ -178,7 +178,7 @@ def _shared(self: Plasticity, found: Credit) -> Credit:
 @patch
 def _confined(self: Plasticity, found: Credit) -> Credit:
     "Directions of zero for the maps that an organelle leaves alone: not every rule gives them by itself"
-    alone = [self.population.left_alone(self.population[id].traits.blocks) for id in found.organelles]
+    alone = [self.population.maps_below(self.population[id].traits.blocks) for id in found.organelles]
     if not any(alone): return found
     def kept(n, x): return x * torch.tensor([n not in mine for mine in alone], device=x.device)[:, None, None]
     return Credit(found.organelles, *({n: kept(n, x) for n, x in half.items()} for half in (found.A, found.B)),

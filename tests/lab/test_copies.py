@@ -50,7 +50,7 @@ def test_a_changed_copy_is_kept_and_a_missing_one_comes_back(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize('make', [Path.mkdir, lambda path: path.symlink_to('nowhere')], ids=['folder', 'dangling link'])
-def test_what_has_the_name_of_a_notebook_is_left_alone(make):
+def test_what_has_the_name_of_a_notebook_is_maps_below(make):
     Path('mine').mkdir()
     make(Path('mine', FIRST))
     assert copy_notebooks('mine')[FIRST] == 'changed'

@@ -72,7 +72,7 @@ def test_a_team_names_the_member_whose_answer_weighs_most(host, monkeypatch):
     assert part.choose(tasks, ['o2', 'o2'], [3, 4]) == ['o3', 'o2']
 
 
-def test_who_is_no_member_and_other_families_are_left_alone(host):
+def test_who_is_no_member_and_other_families_are_maps_below(host):
     e, part, c = with_colony(host)
     tasks = asked(e, 'word.count', 3) + asked(e, n=2)
     who = ['o2', 'o2', 'o2', 'o1', 'o4']
