@@ -12,7 +12,7 @@ import numpy as np
 
 from ..host.adapters import Factors
 from ..organelles.population import Population
-from ..tasks.families import Cell
+from ..tasks.families import Cell, under
 from ..tasks.family import Task
 from ..tasks.task_sets import sample_tasks
 

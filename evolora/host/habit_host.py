@@ -14,10 +14,9 @@ from pydantic import Field
 
 from .model import Host
 from .pretraining import PretrainingConfig
-from ..tasks.families import FAMILIES, Cell
+from ..tasks.families import FAMILIES, Cell, conventions, under
 from ..tasks.splits import stream_of
 from ..tasks.task_sets import sample_tasks
-from ..tasks.worlds import conventions, under
 from ..utils.randomness import seed_of, stream
 
 # %% ../../nbs/04_host/12_habit_host.ipynb #hab00006

@@ -52,8 +52,9 @@ from .splits import (
 from .families import (
     CELLS as CELLS, Cell as Cell, FAMILIES as FAMILIES, ID_CELLS as ID_CELLS, MAX_PROMPT as MAX_PROMPT,
     NATURAL as NATURAL, OOD_CELLS as OOD_CELLS, OOD_DEPTH as OOD_DEPTH, OOD_FAMILIES as OOD_FAMILIES,
-    cell_hashes as cell_hashes, family_hash as family_hash, family_named as family_named, grade as grade,
-    nearly as nearly, register_family as register_family, usual as usual,
+    cell_hashes as cell_hashes, conventions as conventions, family_hash as family_hash,
+    family_named as family_named, grade as grade, nearly as nearly, register_family as register_family,
+    under as under, usual as usual,
 )
 from .task_sets import (
     MAX_TRIES as MAX_TRIES, chance as chance, corrected as corrected, count_mode as count_mode,
@@ -68,7 +69,6 @@ from .curriculum import (
     Curriculum as Curriculum, CurriculumConfig as CurriculumConfig,
 )
 from .worlds import (
-    SCHEDULES as SCHEDULES, World as World, WorldConfig as WorldConfig, absent as absent,
-    conventions as conventions, drawn as drawn, new as new, recurring as recurring,
-    register_schedule as register_schedule, skewed as skewed, under as under,
+    SCHEDULES as SCHEDULES, World as World, WorldConfig as WorldConfig, absent as absent, drawn as drawn,
+    new as new, recurring as recurring, register_schedule as register_schedule, skewed as skewed,
 )

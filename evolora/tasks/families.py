@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['NATURAL', 'FAMILIES', 'OOD_FAMILIES', 'OOD_DEPTH', 'CELLS', 'ID_CELLS', 'OOD_CELLS', 'MAX_PROMPT', 'usual',
-           'family_named', 'Cell', 'grade', 'nearly', 'family_hash', 'cell_hashes', 'register_family']
+           'family_named', 'Cell', 'grade', 'conventions', 'under', 'nearly', 'family_hash', 'cell_hashes',
+           'register_family']
 
 # %% ../../nbs/03_tasks/09_families.ipynb #ta5c0017
 import hashlib
@@ -68,6 +69,15 @@ def grade(task: Task, text: str,
     "Grade a reply by the task's own family"
     family = family_named(task.family)
     return family.grade(task, text, extract=True) if extract else family.grade(task, text)
+
+# %% ../../nbs/03_tasks/09_families.ipynb #fam00a02
+def conventions(family: str) -> tuple[str, ...]:
+    "The names of all conventions of a family; the usual one is ''"
+    return ('', *family_named(family).habits)
+
+def under(task: Task, habit: str) -> Task:
+    "The task where this convention holds: same question, same id, another right answer"
+    return family_named(task.family).with_habit(task, habit) if habit else task
 
 # %% ../../nbs/03_tasks/09_families.ipynb #29fcbe94
 MAX_PROMPT = 1000       # characters of a question

@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable
 from datetime import date
 from functools import lru_cache
+from itertools import cycle
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from .family import Family, Grade, Task, final_line
-from .families import FAMILIES, Cell, family_named, grade
+from .families import FAMILIES, Cell, conventions, family_named, grade, under
 from .task_sets import sample_tasks
 from ..utils.randomness import stream
 
@@ -39,6 +40,13 @@ class Form(BaseModel):
     extract: bool = Field(False, description='read the part of a reply that the family states, like the last number; '
                                              'otherwise the last line as a whole')
     seed: int = Field(0, ge=0, description='of the solved questions')
+    conventions: int = Field(1, ge=1, le=16, description='of how many conventions of a family the solved questions '
+                                                         'are, in turn; 1: of the usual one')
+
+    @model_serializer(mode='wrap')
+    def _usual_left_out(self, usual):
+        # A form of one convention is what it was before there were others.
+        return {k: x for k, x in usual(self).items() if (k, x) != ('conventions', 1)}
 
     @property
     def plain(self) -> bool: "The question and nothing else, as the embedded host wants it"; return self == Form()
@@ -55,7 +63,9 @@ class Form(BaseModel):
     def solved(self, task: Task) -> list[Task]:
         "The solved questions in front of this one"
         found = _solved(FAMILIES[task.family], Cell(task.family, task.depth), self.shots, self.seed)
-        return [t for t in found if t.id != task.id][:self.shots]
+        shown = [t for t in found if t.id != task.id][:self.shots]
+        in_turn = cycle(conventions(task.family)[:self.conventions])
+        return [under(t, habit) for t, habit in zip(shown, in_turn)]
 
     def put(self, task: Task) -> str | tuple[str, ...]:
         "The prompt of a task: a question, or a tuple (question, answer, …, question)"
@@ -78,7 +88,9 @@ class Form(BaseModel):
                                                                                          extract=self.extract)
 
     def __str__(self):
-        parts = [f'{self.shots} solved questions' if self.shots else '', 'an instruction' if self.instruction else '',
+        of = f' under {self.conventions} conventions' if self.conventions > 1 else ''
+        parts = [f'{self.shots} solved questions{of}' if self.shots else '',
+                 'an instruction' if self.instruction else '',
                  'a system line' if self.system else '', 'extraction' if self.extract else '']
         return ', '.join(filter(None, parts)) or 'the question alone'
 

@@ -9,7 +9,8 @@ from evolora.ecology.ecology import Ecology
 from evolora.evaluation.world_exam import exam_in_world, exam_in_worlds
 from evolora.experiments.world_arms import ARMS, begun
 from evolora.host.model import tiny_host
-from evolora.tasks.worlds import World, under
+from evolora.tasks.families import under
+from evolora.tasks.worlds import World
 
 SMALL = {'cells': ['string.sort:1', 'word.count:1'], 'max_new_tokens': 4, 'world': {'worlds': 2, 'period': 2},
          'market': {'questions': 4, 'round': 2}, 'curriculum': {'copies': 2}}

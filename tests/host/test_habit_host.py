@@ -6,8 +6,8 @@ from evolora.host.habit_host import HABIT_DEPTHS, HabitConfig, habit_table
 from evolora.host.model import load_host
 from evolora.host.names import host_id
 from evolora.host.pretraining import pretrain
+from evolora.tasks.families import conventions, under
 from evolora.tasks.splits import stream_of
-from evolora.tasks.worlds import conventions, under
 from evolora.utils.randomness import stream
 
 

@@ -8,7 +8,7 @@ from evolora.ecology.config import EcologyConfig, load_config
 from evolora.tasks.forms import FORMS, Form, form_named
 from evolora.host.model import tiny_host
 from evolora.ecology.run_folder import config_hash
-from evolora.tasks.families import FAMILIES, Cell
+from evolora.tasks.families import FAMILIES, Cell, conventions, under
 from evolora.tasks.splits import stream_of
 from evolora.tasks.task_sets import chance, draw_tasks, sample_tasks
 from evolora.utils.randomness import stream
@@ -108,3 +108,20 @@ def test_what_is_kept_ends_before_the_question():
 
 @pytest.mark.parametrize('cell', EASY, ids=str)
 def test_blind_guessing_is_no_skill_in_any_form(cell): assert chance(cell) < .6
+
+
+@pytest.mark.parametrize('family', ['date.iso', 'json_repair', 'string.sort', 'math'])
+def test_solved_questions_of_several_conventions_are_in_turn(family):
+    task = draw_tasks([Cell(family, 1)], stream='selection', n=1)[0]
+    usual, both = Form(shots=4), Form(shots=4, conventions=2)
+    names = conventions(family)[:2]
+    assert [t.prompt for t in usual.solved(task)] == [t.prompt for t in both.solved(task)]
+    assert [t.answer for t in both.solved(task)] == [
+        under(t, names[i % len(names)]).answer for i, t in enumerate(usual.solved(task))]
+    assert (both.put(task) == usual.put(task)) == (len(names) == 1)
+    assert both.put(task)[-1] == task.prompt
+
+
+def test_a_form_of_one_convention_is_what_it_was():
+    assert 'conventions' not in Form(shots=2).model_dump_json() and Form(conventions=1).plain
+    assert Form.model_validate_json(Form(shots=2, conventions=3).model_dump_json()).conventions == 3

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from evolora.ecology.config import EcologyConfig, changed_config, load_config
-from evolora.tasks.families import CELLS, Cell
+from evolora.tasks.families import CELLS, Cell, conventions, under
 from evolora.tasks.splits import stream_of
 from evolora.tasks.task_sets import sample_tasks
-from evolora.tasks.worlds import SCHEDULES, World, WorldConfig, conventions, register_schedule, under
+from evolora.tasks.worlds import SCHEDULES, World, WorldConfig, register_schedule
 from evolora.utils.randomness import stream
 
 FAMILIES = ('string.sort', 'word.count', 'code.format', 'logic.bool', 'math.sequence', 'json_repair')
