@@ -1,11 +1,13 @@
 from . import answer_views as answer_views
 from . import chart_page as chart_page
+from . import clickable as clickable
 from . import html_views as html_views
 from . import lab as lab
 from . import live_charts as live_charts
 from . import live_view as live_view
 from . import open_notebooks as open_notebooks
 from . import runner as runner
+from . import views as views
 from . import weight_charts as weight_charts
 from . import widgets as widgets
 from .chart_page import (
@@ -18,15 +20,22 @@ from .live_charts import (
     NO_STAKES as NO_STAKES, SAID as SAID, accounts as accounts, bets as bets, lanes as lanes,
     live_spec as live_spec, output as output, picture_html as picture_html, points as points, stops as stops,
 )
+from .views import (
+    Kept as Kept, MOST_ANSWERS as MOST_ANSWERS, NOBODY as NOBODY, View as View, add_up as add_up,
+    kept_now as kept_now, kept_of as kept_of, look as look, look_at as look_at,
+)
 from .html_views import (
-    Kept as Kept, MOST_ANSWERS as MOST_ANSWERS, View as View, add_up as add_up, ancestry as ancestry,
-    ends_of_turns as ends_of_turns, events_html as events_html, gates_html as gates_html, kept_now as kept_now,
-    kept_of as kept_of, leaders as leaders, look as look, look_at as look_at, organelle_html as organelle_html,
+    MEANS as MEANS, NAMED as NAMED, archive_html as archive_html, children as children,
+    ends_of_turns as ends_of_turns, events_html as events_html, exam_html as exam_html, gates_html as gates_html,
+    leaders as leaders, organelle_html as organelle_html, pick_html as pick_html,
     population_html as population_html, shown as shown, society_html as society_html, table_html as table_html,
-    why as why,
+    tree_html as tree_html, why as why,
 )
 from .answer_views import (
     VERDICTS as VERDICTS, answers_html as answers_html, picked as picked, replies_html as replies_html,
+)
+from .clickable import (
+    Clickable as Clickable,
 )
 from .widgets import (
     Panel as Panel, STYLE as STYLE, TABS as TABS, button as button, error_html as error_html,

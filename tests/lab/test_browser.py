@@ -193,6 +193,48 @@ def test_charts_are_there_after_a_change_of_theme_and_behind_another_page(server
     assert first.bounding_box()['width'] > 200
 
 
+CARDS = """
+from evolora.ecology.config import changed_config, load_config
+from evolora.ecology.ecology import Ecology
+from evolora.host.model import load_host
+from evolora.lab.lab import Lab
+
+config = changed_config(load_config('debug'), {'founders': 4, 'founder_step': .6, 'capacity': 5,
+                                               'market': {'protect': 1}, 'society': {'archive': {'most': 4}}})
+ecology = Ecology(load_host('embedded', threads=1), config)
+ecology.run(4, log=None)
+ecology.plasticity.own[:] = 8
+for id in ('o2', 'o3'): ecology.demography.bury(id, 0, 'an example')
+lab = Lab(ecology)
+lab.run(3)
+_ = lab.wait()
+"""
+
+
+def test_a_name_opens_a_card_by_mouse_and_by_keyboard(server, notebook, pictures):
+    notebook.page.set_viewport_size({'width': 1400, 'height': 1300})
+    notebook.open(write(server.folder, 'cards.ipynb', CARDS, 'lab'))
+    notebook.run_all()
+    wait_for(notebook, '7 generations lived')
+    names = panel(notebook).locator('button.pick:visible')
+    for name, say in (('Society', 'Who sleeps'), ('Organelle', 'in the archive')):
+        if name == 'Society': page(notebook, name)
+        wait_for(notebook, say)
+        notebook.page.screenshot(path=pictures / f'{name}.png')
+        if name == 'Society': names.first.click()
+    page(notebook, 'Population')
+    wait_for(notebook, 'Who is believed')
+    notebook.page.screenshot(path=pictures / 'Population.png')
+    names.nth(1).focus()
+    chosen = names.nth(1).inner_text()
+    notebook.page.keyboard.press('Enter')
+    wait_for(notebook, 'Lineage: whom it comes from')
+    notebook.button('Exam').click()
+    wait_for(notebook, f'Exam of {chosen} and the bare host')
+    notebook.page.screenshot(path=pictures / 'Organelle.png')
+    assert not notebook.outside
+
+
 def test_jupyterlab_draws_every_chart_of_a_run(server, notebook):
     write_run(server.folder / 'run', generations=12, size=6, tries=2)
     notebook.open(write(server.folder, 'all charts.ipynb', ALL))

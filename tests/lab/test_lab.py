@@ -35,8 +35,8 @@ from evolora.ecology.run_folder import Run
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.tasks.families import Cell
 from evolora.lab.answer_views import answers_html, replies_html
-from evolora.lab.html_views import (MOST_ANSWERS, View, gates_html, kept_of, look, look_at, organelle_html,
-                                    population_html, shown, society_html, table_html)
+from evolora.lab.html_views import gates_html, organelle_html, population_html, shown, society_html, table_html
+from evolora.lab.views import MOST_ANSWERS, View, kept_of, look, look_at
 from evolora.lab.widgets import TABS, error_html
 
 LONG = 300      # seconds; nothing takes that long, but a busy machine shall not fail a test
@@ -169,7 +169,7 @@ def test_patience_of_a_session_is_judged_by_its_tables_and_saved(tmp_path):
 def test_every_button_says_what_it_does_in_python(ecology):
     lab = Lab(ecology)
     buttons = [w for name, w in vars(lab).items() if name.endswith('_button')]
-    assert len(buttons) == 12 and all(b.description and 'lab.' in b.tooltip for b in buttons)
+    assert len(buttons) == 13 and all(b.description and 'lab.' in b.tooltip for b in buttons)
 
 
 def test_a_step_is_seen_everywhere(ecology):
@@ -895,7 +895,7 @@ def test_the_living_are_listed_by_belief_with_what_they_answered_and_where_they_
     assert all(event['reason'] in page for event in lab.view.events) and 'Who answers in which family' in page
     lab.select(beliefs.iloc[0].idxmax())
     card = opened(lab, 'Organelle').organelle_page.value
-    assert 'Believed now, by family' in card and 'plasticity' in card and 'parents: none' in card
+    assert 'Believed now, by family' in card and 'plasticity' in card and 'Lineage' in card
 
 
 def test_gates_are_seen_with_their_sentences_and_the_children_that_were_tested(host, config):
@@ -1225,3 +1225,83 @@ def test_where_there_is_no_room_for_a_draft_life_goes_on(host, config, monkeypat
     monkeypatch.setattr('evolora.ecology.drafts.Draft.catch_up', full)
     lab = stepped(Lab(Ecology(host, config)), 2)
     assert lab.view.generation == 2 and not lab.error.value and lab.runner.draft is None
+
+
+# the cards of those that are clicked
+
+def clicked(lab, page, organelle):
+    page._handle_custom_msg({'organelle': organelle}, [])
+    return rest(lab)
+
+
+def test_a_name_on_any_page_opens_the_card_of_that_organelle(ecology):
+    lab = stepped(Lab(ecology), 3)
+    last = lab.view.alive.index[-1]
+    assert f'data-organelle="{last}"' in opened(lab, 'Population').population_page.value
+    clicked(lab, lab.population_page, last)
+    assert (lab.page, lab.organelle) == ('Organelle', last)
+    card = lab.organelle_page.value
+    assert 'Lineage' in card and 'Its latest answers' in card and f'data-organelle="{last}"' in card
+    clicked(lab, lab.organelle_page, 'o99')
+    assert 'lived here' in lab.error.value and lab.organelle == last
+
+
+def test_who_sleeps_stands_on_a_map_and_has_a_card_but_is_not_asked(host, config):
+    ecology = Ecology(host, changed_config(config, {'founders': 3, 'founder_step': .6, 'capacity': 3,
+                                                    'market': {'protect': 1}, 'society': {'archive': {'most': 4}}}))
+    lab = stepped(Lab(ecology))
+    ecology.plasticity.own[:] = 8                       # as if all had learned
+    left = ecology.population.ids[-1]
+    ecology.demography.bury(left, 0, 'an example')
+    stepped(lab)
+    assert lab.view.standing(left) == 'asleep'
+    page = opened(lab, 'Society').society_page.value
+    assert 'Who sleeps' in page and f'data-organelle="{left}"' in page
+    clicked(lab, lab.society_page, left)
+    card = lab.organelle_page.value
+    assert (lab.page, lab.organelle) == ('Organelle', left) and 'in the archive' in card and 'an example' in card
+    assert (f'{left} (asleep)', left) in lab.who.options
+    with pytest.raises(ValueError, match=f'alive to ask, got {left}, which is asleep'): lab.ask('Sort the letters: bad')
+    with pytest.raises(ValueError, match='alive to ask'): lab.question()
+    lab.select(lab.view.alive.index[0])
+    assert lab.ask('Sort the letters: bad').answers.shape[0] >= 2
+
+
+def test_one_that_died_is_found_by_its_descendants(host, config):
+    ecology = Ecology(host, changed_config(config, {'founders': 3, 'capacity': 3}))
+    lab = stepped(Lab(ecology))
+    ecology.demography.bury('o2', 0, 'an example')
+    stepped(lab)
+    lab.select('o2')
+    card = opened(lab, 'Organelle').organelle_page.value
+    assert 'gone' in card and 'an example' in card and 'children' in card
+    stepped(lab)
+    assert lab.organelle == 'o2', 'it stays where the reader is'
+    lab.who.value = lab.view.alive.index[0]
+    stepped(lab)
+    assert lab.organelle in lab.view.alive.index
+
+
+def test_shares_in_a_family_add_up_to_those_of_the_population_page(ecology):
+    view = stepped(Lab(ecology), 4).view
+    for id, row in view.alive.iterrows():
+        right, answers = (sum(x) for x in zip((0, 0), *view.lived.get(id, {}).values()))
+        assert answers == row['answers'] and (not answers or right / answers == row['right'])
+        assert pd.isna(row['95 %']) == (not answers)
+
+
+def test_an_exam_compares_with_the_host_and_changes_nothing(host, config):
+    lab, still = stepped(Lab(Ecology(host, config)), 2), Ecology(host, config)
+    still.run(2, log=None)
+    found = lab.exam(24)
+    assert found.loc['overall', 'n'] == 24 and found['n'].iloc[1:].sum() == 24
+    assert f'Exam of <bdi>{lab.organelle}</bdi>' in lab.exam_page.value
+    stepped(lab)
+    still.step()
+    assert lab.ecology.history[-1].row == still.history[-1].row
+    lab.exam_button.click()
+    assert 'the bare host' in rest(lab).exam_page.value
+    with pytest.raises(ValueError, match='alive to ask, got'):
+        lab.who.options = (*lab.who.options, ('o99', 'o99'))
+        lab.who.value = 'o99'
+        lab.exam(24)
