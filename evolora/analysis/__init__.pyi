@@ -25,9 +25,10 @@ from .answers import (
     answer_sample as answer_sample, answer_table as answer_table, with_questions as with_questions,
 )
 from .theme import (
-    BLUE as BLUE, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE, PALE as PALE,
-    PURPLE as PURPLE, VERMILION as VERMILION, beneath as beneath, binned as binned, bundle as bundle,
-    in_world as in_world, lacks as lacks, nothing as nothing, of_run as of_run, one_of as one_of,
+    BLUE as BLUE, CAUSING as CAUSING, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE,
+    PALE as PALE, PURPLE as PURPLE, SIDE_BY_SIDE as SIDE_BY_SIDE, VERMILION as VERMILION, beneath as beneath,
+    beside_each_other as beside_each_other, binned as binned, bundle as bundle, cause_layers as cause_layers,
+    causes as causes, in_world as in_world, lacks as lacks, nothing as nothing, of_run as of_run, one_of as one_of,
     over_time as over_time, per as per, png_of as png_of, rounded as rounded, sampled as sampled,
     save_chart as save_chart, setup as setup, step_for as step_for, stretches as stretches,
     world_layers as world_layers,
@@ -41,8 +42,8 @@ from .society_charts import (
     messages as messages, reads as reads, sold as sold, spans as spans,
 )
 from .run_comparison import (
-    SEEDS as SEEDS, beside as beside, comparable as comparable, comparison as comparison, kinds as kinds,
-    mean_interval as mean_interval, read_runs as read_runs, what_differs as what_differs,
+    SEEDS as SEEDS, beside as beside, called as called, comparable as comparable, comparison as comparison,
+    kinds as kinds, mean_interval as mean_interval, read_runs as read_runs, what_differs as what_differs,
 )
 from .run_charts import (
     CHARTS as CHARTS, Entry as Entry, chart_accuracy as chart_accuracy, chart_ages as chart_ages,
@@ -61,7 +62,7 @@ from .offline_page import (
     vega as vega, write_page as write_page,
 )
 from .run_dashboard import (
-    dashboard as dashboard, tame as tame,
+    charts_of as charts_of, dashboard as dashboard, tame as tame,
 )
 from .run_report import (
     CHARTS_HERE as CHARTS_HERE, check_place as check_place, report as report, write_report as write_report,

@@ -8,8 +8,9 @@ __all__ = ['CHARTS', 'chart_accuracy', 'chart_roi', 'chart_beliefs', 'chart_comp
            'bundle', 'lacks', 'png_of', 'save_chart', 'setup']
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #b63b70d8
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from .gate_charts import chart_attempts, chart_gates, chart_turns
-from .run_comparison import SEEDS, kinds
+from .run_comparison import SEEDS, called
 from .society_charts import chart_archive, chart_messages, chart_prices, chart_reads, chart_sleepers
 from .tables import (COMPUTE, EVOLUTION, RunData, age_table, balances, cell_history, dormant_table,
                                      evolution_sentence, evolution_table, left_because, lineage_order, organelle_table,
@@ -47,27 +48,28 @@ def _from_to(data: RunData, row: str, spec: str) -> str:
     if len(data.generations) == 1: return f'{after} in the only generation'
     return f'{before} in the {table.columns[0]}, {after} in the {table.columns[1]} generations'
 
-def _runs(data: RunData | Iterable[RunData]) -> list[RunData]:
-    "One run or several; ValueError for none"
-    runs = [data] if isinstance(data, RunData) else list(data)
-    if runs: return runs
-    raise ValueError('expected a run to draw, got none; load one first')
+def _runs(data: RunData | Sequence[RunData]) -> Sequence[RunData]:
+    "One run or several"
+    return [data] if isinstance(data, RunData) else data
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #c5e44c8b
 def _each_rate(runs: list[RunData], rate: str, step: int) -> pd.DataFrame:
     "A rate of each run in each mark, its configuration, and whether it counts: a seed lived twice counts once"
-    seeds = list(zip(kinds(run.about.get('configuration') for run in runs),
+    seeds = list(zip(called(runs),
                      (run.about.get('seed', f'run {i}') for i, run in enumerate(runs))))
     parts = [_trend(run, 1, step).assign(run=f'{i + 1} {run.name}', configuration=seeds[i][0],
                                          counts=seeds[i] not in seeds[:i]) for i, run in enumerate(runs)]
     return pd.concat(parts)[['generation', 'run', 'configuration', 'counts', rate]].dropna()
 
+_BOUNDS = {'accuracy': (0., 1.), 'roi': (0., np.inf)}       # no interval reaches beyond what can be
+
 def _means(each: pd.DataFrame, rate: str) -> pd.DataFrame:
     "The mean of each configuration with the interval of t, at each mark that two of its seeds have; of two alone none"
+    least, most = _BOUNDS[rate]
     marks = each[each['counts']].groupby(['configuration', 'generation'], sort=False)[rate].agg(['size', 'mean', 'std'])
     marks = marks.query('size > 1').reset_index()
     half = stdtrit(marks['size'] - 1, .975) * marks['std'] / np.sqrt(marks['size']).where(marks['size'] >= SEEDS)
-    return rounded(marks.assign(low=marks['mean'] - half, high=marks['mean'] + half))
+    return rounded(marks.assign(low=(marks['mean'] - half).clip(least), high=(marks['mean'] + half).clip(upper=most)))
 
 def _ends(marks: pd.DataFrame, style: str) -> str:
     "From where to where a mean goes, in words"
@@ -101,7 +103,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
         description=f'{name}, mean of {len(runs)} runs{" by configuration" if many else ""}: {text}')
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #258aa8da
-@in_world
+@partial(in_world, together=True, marked=True)
 def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Share of right answers in each generation with its 95 % interval, and the trend; of several runs their mean"
     runs, title = _runs(data), 'accuracy (share of right answers)'
@@ -121,7 +123,7 @@ def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt
     ).properties(title=alt.Title('Accuracy by generation', subtitle=subtitle),
                  description=f"Accuracy: {_from_to(runs[0], 'accuracy', '.0%')}")
 
-@in_world
+@partial(in_world, together=True, marked=True)
 def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
     "Revenue over cost of each generation, and the trend; of several runs their mean"
     runs, title = _runs(data), 'ROI (revenue / cost)'
@@ -141,7 +143,7 @@ def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.Laye
                  description=f"ROI: {_from_to(runs[0], 'ROI', '.2f')}")
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #d4f7b072
-@in_world
+@partial(in_world, marked=True)
 def chart_beliefs(data: RunData) -> alt.Chart:
     "Whose answers were believed: the share of all stakes that each organelle held"
     title, (table, step) = 'Who is believed', (balances(data), step_for(data, 250))
@@ -296,7 +298,7 @@ def chart_lineage(data: RunData, *, limit: int = 60) -> alt.LayerChart:
                  description=f"{len(table)} organelles, {int(table['died'].isna().sum())} alive at the end")
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #evo00012
-@in_world
+@partial(in_world, marked=True)
 def chart_evolution(data: RunData) -> alt.LayerChart | alt.Chart:
     "The terms of Price's equation at each census as stacked bars, and the change that they add up to as a line"
     title, step = 'What changed the skill of the population', step_for(data, 125)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from .theme import alt
 
-from .run_charts import CHARTS, chart_accuracy, chart_roi, save_chart
+from .run_charts import CHARTS, save_chart
 from .run_comparison import beside, read_runs
-from .run_dashboard import tame
+from .run_dashboard import charts_of, tame
 from .tables import (KNOWN, NO_MEASURE, READING, RunData, cell_table, evolution_sentence, evolution_table,
                                      lineage, load, markdown_table, organelle_table, summary, world_table)
 from ..ecology.run_folder import Run
@@ -72,7 +72,7 @@ def _one(data: RunData, limit: int) -> tuple[list[str], dict[str, alt.TopLevelMi
 # %% ../../nbs/10_analysis/11_run_report.ipynb #5529d02b
 def _several(runs: list[Run], data: list[RunData]) -> tuple[list[str], dict[str, alt.TopLevelMixin]]:
     drawn = [tame(tables) for tables in data]
-    charts = {'accuracy': chart_accuracy(drawn), 'roi': chart_roi(drawn)}
+    charts = {name: chart(drawn) for name, chart in charts_of(drawn).items()}
     parts = [f'# {len(runs)} runs']
     for title, table in beside(runs, data).items():
         parts += [f'## {title}', markdown_table(table) if len(table) else 'Nothing that was set.']

@@ -21,7 +21,7 @@ import pandas as pd
 from ..assimilation.gates import EVENTS, GATES, Decision, gate_label
 from ..ecology.price_equation import inheritance
 from ..ecology.record import Generation
-from ..ecology.run_folder import TABLES, Run, frame
+from ..ecology.run_folder import TABLES, Run, config_hash, frame
 from ..economy.market import MarketConfig
 from ..tasks.families import Cell
 from ..tasks.task_sets import chance
@@ -48,14 +48,20 @@ class RunData:
     society: pd.DataFrame
     timings: pd.DataFrame
     world: World | None = None      # which answer was right when, where that changed
-    asleep: float = MarketConfig().asleep       # share of the stakes below which an organelle is dormant
+    config: dict | None = None      # as it was lived with, where that is known
+
+    @property
+    def asleep(self) -> float:
+        "The share of stakes below which an organelle is dormant; the usual one where no configuration names one"
+        share = market.get('asleep') if isinstance(market := (self.config or {}).get('market'), dict) else None
+        return share if isinstance(share, float) and 0 <= share < 1 else MarketConfig().asleep
 
     def __repr__(self) -> str: return f"RunData({self.name!r}, {len(self.generations)} generations)"
 
     def _repr_markdown_(self) -> str:
         rows = self.about | {table: f'{len(getattr(self, table))} rows' for table in TABLES if table != 'timings'}
-        return '\n'.join([f'| run | {escape(self.name)} |', '|---|---|'] + [
-            f'| {escape(key)} | {escape(value)} |' for key, value in rows.items()])
+        lines = [f'| {escape(key)} | {escape(value)} |' for key, value in rows.items()]
+        return '\n'.join([f'| run | {escape(self.name)} |', '|---|---|', *lines])
 
 def _data(name: str, about: dict, folder: Path | None, tables: dict[str, pd.DataFrame], **more) -> RunData:
     if len(tables['generations']): return RunData(name, about, folder, **tables, **more)
@@ -85,32 +91,25 @@ def _world_of(run: Run, tables: dict[str, pd.DataFrame]) -> World | None:
     world.changes = tuple(tables['knobs'].query("knob == 'world'")['generation'].tolist())
     return world
 
-def _asleep_of(config: dict) -> float:
-    "The share of stakes below which an organelle is dormant; the usual one where a folder names none that could be"
-    market = config.get('market')
-    share = market.get('asleep') if isinstance(market, dict) else None
-    return share if isinstance(share, float) and 0 <= share < 1 else MarketConfig().asleep
-
 def load(folder) -> RunData:
     "All tables of the run in a folder; ValueError if it is no run, was edited, or if no generation has ended yet"
     from evolora.ecology.sessions import check_unedited      # brings torch
     check_unedited(run := Run.open(folder))
-    about = {'host': run.host.get('id', '?'), 'seed': run.seed, 'version': run.version,
-             'configuration': run.hashes['config'][:12]}
+    about = dict(host=run.host.get('id', '?'), seed=run.seed, version=run.version,
+                 configuration=run.hashes['config'][:12])
     tables = {table: run.table(table) for table in TABLES}
     for table, rows in tables.items(): _check(run.folder, table, rows)
-    return _data(run.folder.resolve().name, about, run.folder, tables, world=_world_of(run, tables),
-                 asleep=_asleep_of(run.config))
+    return _data(run.folder.resolve().name, about, run.folder, tables, world=_world_of(run, tables), config=run.config)
 
 def gather(records: Iterable[Generation], *, name: str = 'live', about: dict | None = None,
-           world: World | None = None, asleep: float = MarketConfig().asleep) -> RunData: # as its ecology has them
+           world: World | None = None, config: dict | None = None) -> RunData: # as its ecology has them
     "The same tables from records in memory; those that have let their tables go give their numbers only"
     rows = {table: [] for table in TABLES}
     for record in records:
         few = {'generations': [record.row], 'timings': [record.timing]}
         for table, new in (few if record.episodes is None else record.tables).items(): rows[table] += new
     return _data(name, about or {}, None, {table: frame(table, rows[table]) for table in TABLES},
-                 world=None if world is None or world.config.static else world, asleep=asleep)
+                 world=None if world is None or world.config.static else world, config=config)
 
 def run_data(source) -> RunData: # `RunData`, a folder, a `Run`, a `Session`, or an `Ecology` with its latest tables
     "The tables of a run, however it comes; ValueError for what is none"
@@ -118,8 +117,9 @@ def run_data(source) -> RunData: # `RunData`, a folder, a `Run`, a `Session`, or
     if isinstance(source, (str, Path)): return load(source)
     if isinstance(run := getattr(source, 'run', source), Run): return load(run.folder)
     if not hasattr(source, 'history'): raise ValueError(f"expected a run or its folder, got a {type(source).__name__}")
-    return gather(source.history, name='in memory', about={'host': source.host.id, 'seed': source.seed},
-                  world=source.world, asleep=source.config.market.asleep)
+    config = source.config.model_dump(mode='json')
+    about = dict(host=source.host.id, seed=source.seed, configuration=config_hash(config)[:12])
+    return gather(source.history, name='in memory', about=about, world=source.world, config=config)
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #0975f168
 def rate_bounds(right: pd.Series, question: pd.Series, by: list[pd.Series]) -> pd.DataFrame:

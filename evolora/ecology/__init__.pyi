@@ -29,8 +29,8 @@ from .parts import (
 )
 from .config import (
     EcologyConfig as EcologyConfig, PRESETS as PRESETS, RENAMED as RENAMED, changed_config as changed_config,
-    checked_config as checked_config, load_config as load_config, merged as merged, settings as settings,
-    validation_line as validation_line,
+    checked_config as checked_config, load_config as load_config, merged as merged, preset_of as preset_of,
+    settings as settings, validation_line as validation_line,
 )
 from .record import (
     Generation as Generation, alone_of as alone_of, hashes_of as hashes_of, numbers_of as numbers_of,

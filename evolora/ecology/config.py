@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PRESETS', 'RENAMED', 'EcologyConfig', 'validation_line', 'checked_config', 'merged', 'changed_config', 'load_config',
-           'settings']
+           'preset_of', 'settings']
 
 # %% ../../nbs/07_ecology/04_config.ipynb #d9b7da8b
 import html
@@ -213,6 +213,13 @@ def load_config(source: str | Path) -> EcologyConfig:
     # Studies ask for presets thousands of times; each gets a copy of its own.
     if str(source) in presets: return _preset(PRESETS / f'{source}.yaml').model_copy(deep=True)
     return _read(Path(source), source, presets)
+
+def preset_of(config: EcologyConfig | dict) -> str | None: # a dict may be anybody's
+    "The preset that has this configuration, if one has"
+    names = sorted(path.stem for path in PRESETS.glob('*.yaml'))
+    try: known = EcologyConfig.model_validate(config)
+    except ValidationError: return None
+    return next((name for name in names if load_config(name) == known), None)
 
 def _read(path: Path, source: str | Path, presets: Sequence[str]) -> EcologyConfig:
     try:

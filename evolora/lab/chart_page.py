@@ -180,9 +180,10 @@ def page_of(spec: dict) -> tuple[list[dict], dict[str, list]]: # (charts, data)
     for one in single(spec):
         layers, sized = [_toggled(x) for x in _layers(one)], [one, *one.get('layer', ())]
         width, height, title = (next(x[k] for x in sized if k in x) for k in ('width', 'height', 'title'))
+        name = title['text'] if isinstance(title, dict) else title
         at = next(i for i, x in enumerate(layers) if 'x' in x.get('encoding', {}))
         layers[at] = layers[at] | {'params': [*layers[at].get('params', ()), _ZOOM]}
-        charts.append({'name': title, 'wide': width > 400, 'spec': {
+        charts.append({'name': name, 'wide': width > 400, 'spec': {
             **{k: x for k, x in one.items() if k in ('resolve', 'description')},
             '$schema': spec.get('$schema'), 'config': spec.get('config', {}), 'title': title, 'height': height,
             'width': 'container', 'autosize': {'type': 'fit-x', 'contains': 'padding'},

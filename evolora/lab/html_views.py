@@ -8,6 +8,7 @@ __all__ = ['MEANS', 'NAMED', 'shown', 'pick_html', 'table_html', 'tree_html', 'c
 
 # %% ../../nbs/11_lab/04_html_views.ipynb #39ff3429
 import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -44,11 +45,12 @@ MEANS = {
     'E': 'evidence that it is as good: a bet against it that has paid so many times its stake',
     'quality': 'mean likelihood of right answers that were met, when it was last judged'}
 
+_NAME = re.compile(r'[a-zA-Z0-9_.-]{1,40}')         # what ecologies call organelles; a folder may call them anything
+
 def pick_html(organelle: str) -> str:
     "A name of an organelle that opens its card where it is clicked, see `clickable`"
-    name = str(organelle)
-    if len(name) > 80 or not name.isprintable(): return shown(name)
-    return f'<button class="pick" data-organelle="{html.escape(name)}">{shown(name)}</button>'
+    if not _NAME.fullmatch(name := str(organelle)): return shown(name)
+    return f'<button class="pick" data-organelle="{name}">{shown(name)}</button>'
 
 def _cell(value, organelle: bool = False) -> str:
     name = pick_html if organelle else shown

@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from IPython import get_ipython
 
 from ..analysis.weights import Beside, answers_beside
-from ..ecology.config import load_config
+from ..ecology.config import load_config, preset_of
 from ..ecology.ecology import Ecology
 from ..ecology.run_folder import Run
 from ..ecology.sessions import Session
@@ -45,6 +45,12 @@ def _cell() -> tuple[str, str] | None:
     cell = asked.get('metadata', {}).get('cellId')
     return (cell, asked['header']['msg_id']) if cell else None
 
+def _like(source) -> tuple[str, int] | None:
+    "The preset and the seed that something was begun with, if it was a preset"
+    if isinstance(source, (str, Path)): config, seed = (run := Run.open(source)).config, run.seed
+    elif source is not None: config, seed = (ecology := getattr(source, 'ecology', source)).config, ecology.seed
+    return (name, seed) if source is not None and (name := preset_of(config)) else None
+
 def _checked(preset: str | Path, seed: int) -> tuple[str, int]:
     "What a new ecology begins with; ValueError for what none can begin with"
     load_config(preset)
@@ -61,7 +67,7 @@ class Lab(Window):
         if isinstance(source, (str, Path)): Run.open(source)
         preset, seed = _checked(preset, seed)
         super().__init__()
-        self._choose(preset, seed)
+        self._choose(*_like(source) or (preset, seed))
         self._begin(source, preset, seed)
         self._wire()
         if self.folder and not self.ecology: self.watch_folder()
@@ -300,7 +306,8 @@ def _put(self: Lab, prompt: str | Task, most: int) -> Future:
             found, routed = future.result()
             self.answers.value = answers_html(found.answers, found.how, gold=found.gold, routed=routed)
         self.refresh()
-    self.last_answer, self.feedback_text.value = None, ''  # an answer that is not seen any more cannot be judged
+    # An answer that is not seen any more cannot be judged.
+    self.last_answer, self.judged, self.feedback_text.value = None, False, ''
     self.answers.value = '<p class="quiet">waits for the end of this generation …</p>'
     future = self._submit(answer)
     future.add_done_callback(answered)
@@ -388,6 +395,7 @@ def _wire(self: Lab) -> None:
             self.world_button: self.change_world,
             self.up_button: lambda: self.feedback(True), self.down_button: lambda: self.feedback(False)}
     for b, call in does.items(): b.on_click(lambda _, call=call: self.safely(call))
+    self.prompt.on_msg(lambda _, said, buffers: said.get('event') == 'submit' and self.ask_button.click())
     for page in (self.population_page, self.organelle_page, self.gates_page, self.society_page, self.replies_page):
         page.on_pick(lambda organelle: self.safely(lambda: self._open(organelle)))
     self.smooth.observe(lambda _: self.view is not None and self.safely(lambda: self.show_page(self.view)), 'value')

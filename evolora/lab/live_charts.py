@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from ..analysis.tables import EVOLUTION
-from ..analysis.theme import (alt, BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PURPLE, VERMILION, bundle, png_of, stretches,
-                                    world_layers)
+from ..analysis.theme import (alt, BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PURPLE, VERMILION, bundle, cause_layers,
+                                    png_of, stretches, world_layers)
 from ..assimilation.gates import EVENTS, GATES, gate_label
 from ..tasks.worlds import World
 
@@ -33,8 +33,10 @@ def _pooled(values: np.ndarray, weights: np.ndarray, starts: np.ndarray, window:
     late = [s[window:] - s[:-window] for s in sums]
     with np.errstate(invalid='ignore', divide='ignore'): return tops / bottoms, late[0] / late[1]
 
+_POINTS, _MARKS = 500, 120      # that a chart has beside each other, of curves and of gates
+
 def points(rows: Sequence[dict], # of the table `generations`
-           *, most: int = 500, window: int = 5) -> list[dict]:
+           *, most: int = _POINTS, window: int = 5) -> list[dict]:
     "At most so many points of the curves; each stands for as many generations as it takes"
     if not rows: return []
     size = -(-len(rows) // most)
@@ -58,7 +60,7 @@ def lanes(rows: Sequence[dict]) -> tuple[str, ...]:
     first, *others = [name for name in GATES if name not in GATES.own]
     return (first, *(name for name in GATES.own if name in seen), *others, *EVENTS)
 
-def stops(rows: Sequence[dict], *, most: int = 120) -> list[dict]:
+def stops(rows: Sequence[dict], *, most: int = _MARKS) -> list[dict]:
     "What ended how many turns, in at most so many marks beside each other"
     size, bars = max(1, -(-len(rows) // most)), {}
     for i, row in enumerate(rows):
@@ -186,18 +188,25 @@ def _evolution() -> alt.LayerChart:
         whole.mark_point(filled=True, size=60, fill=VERMILION, stroke='white', opacity=1, shape='diamond').encode(
             x=_x('middle'), y='change:Q', tooltip=said), lived)
 
-def _beneath(chart: alt.Chart | alt.LayerChart, note: str) -> alt.LayerChart:
-    "A chart with the world that is called `world` beneath"
-    layers = world_layers(alt.NamedData(name='world'), _x(), note)
+def _over(layers: list[alt.Chart], chart: alt.Chart | alt.LayerChart) -> alt.LayerChart:
+    "A chart over these layers"
     if not isinstance(chart, alt.LayerChart): return alt.layer(*layers, chart)
     chart.layer = [*layers, *chart.layer]
     return chart
+
+def _caused(chart: alt.Chart | alt.LayerChart) -> alt.LayerChart:
+    "A chart with the marks of what was done, which are called `done`"
+    return _over(cause_layers(alt.NamedData(name='done'), _x()), chart)
+
+def _beneath(chart: alt.Chart | alt.LayerChart, note: str) -> alt.LayerChart:
+    "A chart with the world that is called `world` beneath"
+    return _over(world_layers(alt.NamedData(name='world'), _x(), note), chart)
 
 # %% ../../nbs/11_lab/02_live_charts.ipynb #0f5e4111
 @lru_cache(16)
 def _template(note: str, names: tuple[str, ...]) -> dict: # what is said of the world, and the lanes of the gates
     "All charts, without data"
-    parts = [_accuracy(), _roi(), _stakes(), _population(), _gates(names), _evolution()]
+    parts = [_caused(_accuracy()), _caused(_roi()), _caused(_stakes()), _population(), _gates(names), _evolution()]
     if note: parts = [_beneath(part, note) for part in parts]
     accuracy, roi, stakes, population, gates, evolution = parts
     quiet = dict(gridOpacity=.35, domainOpacity=.4, tickOpacity=.4, labelFontSize=10, titleFontSize=11,
@@ -224,6 +233,12 @@ def _painted(chart: dict, colors: dict[str, str]) -> dict:
     color = chart['encoding']['color'] | {'scale': {'domain': list(colors), 'range': list(colors.values())}}
     return chart | {'encoding': chart['encoding'] | {'color': color}}
 
+def _pooled_note(chart: dict, rows: Sequence, most: int, what: str) -> dict: # of a chart that has so many marks
+    "The same chart; where several rows share a mark, its title says so"
+    if (size := -(-len(rows) // most)) < 2: return chart
+    if 'title' in chart: return chart | {'title': {'text': chart['title'], 'subtitle': f'{what} {size} generations'}}
+    return chart | {'layer': [_pooled_note(one, rows, most, what) if 'title' in one else one for one in chart['layer']]}
+
 # What is said of a point that the pointer is at
 SAID = {'generation': 'generation', 'accuracy': 'accuracy', 'roi': 'ROI', 'alive': 'alive', 'believed': 'believed',
         'births': 'births', 'deaths': 'deaths'}
@@ -232,6 +247,7 @@ NO_STAKES = pd.DataFrame({'generation': [], 'organelle': [], 'stakes': []})
 def live_spec(rows: Sequence[dict], world: World | None = None, # which lies beneath, where it changes
               stakes: pd.DataFrame = NO_STAKES, # as `bets` takes them
               evolution: Sequence[dict] = (), # rows of the table `evolution`
+              done: Sequence[dict] = (), # rows of `causes`
               window: int = 5) -> dict: # generations that a curve is smoothed over
     "The charts of these generations as a Vega-Lite specification"
     ends = [rows[0]['generation'] - .5, rows[-1]['generation'] + .5] if rows else [-.5, .5]
@@ -239,9 +255,14 @@ def live_spec(rows: Sequence[dict], world: World | None = None, # which lies ben
     template, data = _template(note, lanes(rows)), {'points': points(rows, window=window), 'stops': stops(rows)}
     data['stakes'], colors = bets(stakes)
     data['terms'], data['whole'] = accounts(evolution)
+    data['done'] = [*done]
     if note: data['world'] = band
     above, below, gates, account = template['vconcat']
     held, population = below['hconcat']
+    curves = [_pooled_note(chart, rows, _POINTS, 'a point: the mean of') for chart in above['hconcat']]
+    above = above | {'hconcat': curves} if curves != above['hconcat'] else above
+    population = _pooled_note(population, rows, _POINTS, 'a bar: births and deaths of')
+    gates = _pooled_note(gates, rows, _MARKS, 'a mark: the turns of')
     below = below | {'hconcat': [*([_painted(held, colors)] if colors else []), population]}
     # Without merges there are no gates, and without a census there is no account.
     more = [chart for chart, there in ((gates, data['stops']), (account, data['terms'])) if there]

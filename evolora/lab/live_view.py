@@ -289,7 +289,7 @@ def remains(view: View | None) -> tuple[dict, dict]:
     "What a saved notebook shows of a panel when its kernel is gone, by mime type: a line, and a picture of the charts"
     if view is None or not view.rows: return {'text/markdown': 'No generation was lived yet.'}, {'text/plain': ''}
     line = escape(f'{view.name} · {row_text(view.rows[-1])}'.replace(' | ', ' · '))
-    spec = live_spec(view.rows, view.world, view.stakes, view.evolution)
+    spec = live_spec(view.rows, view.world, view.stakes, view.evolution, view.done)
     return ({'text/markdown': f'{line}. *The picture stays when the kernel is gone; the panel above does not.*'},
             {'image/png': png_of(spec | {'background': 'white'}, 1.), 'text/plain': spec['description']})
 
@@ -298,7 +298,7 @@ def snapshot_html(self: Window) -> str:
     "The panel of this moment without widgets"
     if self.view is None: return '<p>evolora lab: no generation yet</p>'
     v = self.view
-    drawn = picture_html(live_spec(v.rows, v.world, v.stakes, v.evolution)) if v.rows else ''
+    drawn = picture_html(live_spec(v.rows, v.world, v.stakes, v.evolution, v.done)) if v.rows else ''
     return ''.join([self.head.value, self.status.value, drawn, table_html(v.alive, most=8)])
 
 @patch

@@ -16,6 +16,7 @@ import pandas as pd
 from ..analysis.answers import answer_table
 from ..analysis.society_charts import archived
 from ..analysis.tables import RunData, balances, sentence, world_counts, world_rates
+from ..analysis.theme import CAUSING, causes
 from ..ecology.ecology import Ecology
 from ..ecology.record import Generation
 from ..ecology.run_folder import frame
@@ -47,6 +48,7 @@ class Kept:
         self.evolution: list[dict] = []             # rows of the table
         self.events, self.tests = deque(maxlen=40), deque(maxlen=40)    # births and deaths; tested children
         self.society = deque(maxlen=400)            # rows of the table
+        self.knobs, self.arrivals = deque(maxlen=200), deque(maxlen=200)        # turned; merged or woken
         self.answers = _NO_ANSWERS                  # the latest, as `answer_table` has them
 
     def add(self, tables: Mapping[str, Sequence[dict]], episodes: pd.DataFrame, world: World | None) -> None:
@@ -54,6 +56,8 @@ class Kept:
         self.births |= {row['organelle']: row for row in tables['lineage'] if row['event'] == 'birth'}
         self.deaths |= {row['organelle']: row for row in tables['lineage'] if row['event'] == 'death'}
         self.events += tables['lineage']
+        self.arrivals += [row for row in tables['lineage'] if row['operator'] in CAUSING]
+        self.knobs += tables['knobs']
         self.tests += _tests(tables['gates'])
         self.evolution += tables['evolution']
         self.society += tables['society']
@@ -85,7 +89,7 @@ class Kept:
         "Keep books and answers of the living only"
         self.books, self.lived = ({id: own[id] for id in alive if id in own} for own in (self.books, self.lived))
 
-_KEPT = 'lineage', 'ledger', 'gates', 'evolution', 'society', 'tasks'
+_KEPT = 'lineage', 'ledger', 'gates', 'evolution', 'society', 'tasks', 'knobs'
 
 def kept_of(data: RunData) -> Kept:
     "What there is to keep of the tables of a run"
@@ -126,6 +130,7 @@ class View:
     events: Sequence[dict] = ()     # the latest births and deaths, rows of the table `lineage`
     tests: Sequence[dict] = ()      # the latest children that were tested, rows of the table `gates`
     evolution: Sequence[dict] = ()  # rows of the table `evolution`
+    done: Sequence[dict] = ()       # what curves may turn by, see `causes`
     society: Sequence[dict] = ()    # the latest rows of the table `society`, the latest first
     asleep: pd.DataFrame = field(default_factory=lambda: NOBODY.copy())         # who is in the archive
     measures: Sequence[str] = ('first measure', 'second measure')               # of the archive
@@ -151,6 +156,7 @@ def _seen_in(kept: Kept) -> dict:
     return dict(books={id: dict(own) for id, own in kept.books.items()}, since=kept.since,
                 known=None if kept.counts is None else world_rates(kept.counts),
                 stakes=pd.DataFrame(kept.stakes) if kept.stakes else NO_STAKES, events=[*kept.events][::-1],
+                done=causes(frame('knobs', [*kept.knobs]), frame('lineage', [*kept.arrivals])),
                 tests=[*kept.tests][::-1], evolution=[*kept.evolution], society=[*kept.society][::-1],
                 deaths=dict(kept.deaths), lived={id: dict(own) for id, own in kept.lived.items()},
                 answers=kept.answers)

@@ -48,7 +48,8 @@ STYLE = '''<style>
 .evolora-lab .bar {height: 3px; background: var(--jp-border-color2, #ddd); margin: 2px 0 3px}
 .evolora-lab .bar div {height: 3px; background: var(--accent)}
 .evolora-lab [role=alert] {border-left: 3px solid #D55E00; padding: 2px 8px; margin: 4px 0}
-.evolora-lab .status {font-weight: 600; font-size: 13px} .evolora-lab .ticker {font-size: 12px; opacity: .8}
+.evolora-lab .status {font-weight: 600; font-size: 13px} .evolora-lab .ticker {font-size: 12px; opacity: .8;
+  word-break: normal; overflow-wrap: normal}
 .evolora-lab .answer {border: 1px solid var(--jp-border-color2, #ddd); padding: 6px 10px; white-space: pre-wrap}
 .evolora-lab .routed {color: var(--accent); font-weight: 600}
 .evolora-lab button.pick {font: inherit; color: var(--accent); background: none; border: 0; padding: 0; cursor: pointer}
@@ -154,8 +155,8 @@ def _pages(self: Panel) -> None:
     self.picks['verdict'].options = [('all', ''), *zip(VERDICTS, VERDICTS)]
     self.who = W.Dropdown(description='organelle', options=[], style={'description_width': '64px'},
                           tooltip='lab.select(id)', layout=W.Layout(width='210px'))
-    self.prompt = W.Textarea(placeholder='Sort the letters: jghn', layout=W.Layout(width='430px', height='52px'),
-                             tooltip='a task for the organelle, for others, and for the bare host')
+    self.prompt = W.Text(placeholder='Sort the letters: jghn', layout=W.Layout(width='430px'),
+                         tooltip='a task for the organelle, for others, and for the bare host; Enter asks')
     self.ask_button = button('Ask', 'Ask this organelle, the most believed ones, and the bare host, greedily. '
                                     'lab.ask(prompt)', icon='comment')
     self.draw_button = button('Draw', 'Draw a question of the family in which it is believed most, whose answers are '
@@ -212,8 +213,8 @@ def show_top(self: Panel, view: View) -> None:
 @patch
 def show_page(self: Panel, view: View) -> None:
     "Fill the page that is open, but for what is drawn of weights"
-    if self.page == 'Live': self.charts.show(
-        live_spec(view.rows, view.world, view.stakes, view.evolution, self.smooth.value) if view.rows else None)
+    if self.page == 'Live': self.charts.show(live_spec(
+        view.rows, view.world, view.stakes, view.evolution, view.done, self.smooth.value) if view.rows else None)
     if self.page == 'Answers': self.show_replies(view)
     if self.page == 'Population': self.population_page.value = population_html(view)
     if self.page == 'Gates': self.gates_page.value = gates_html(view)

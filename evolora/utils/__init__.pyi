@@ -26,9 +26,9 @@ from .statistics import (
 )
 from .terminal import (
     Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, bar_of as bar_of,
-    brief_time as brief_time, drawn as drawn, drawn_again as drawn_again, exists as exists, log as log,
-    meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for, progress as progress,
-    show as show, stop_softly as stop_softly, tracked as tracked, visible as visible,
+    brief_time as brief_time, drawn as drawn, drawn_again as drawn_again, exists as exists, listed as listed,
+    log as log, meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for,
+    progress as progress, show as show, stop_softly as stop_softly, tracked as tracked, visible as visible,
 )
 from .pool import (
     belong as belong, each as each,

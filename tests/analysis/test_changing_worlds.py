@@ -83,6 +83,7 @@ def test_the_world_lies_beneath_every_chart_over_generations(data, name):
 @pytest.mark.parametrize('name', CHARTS)
 def test_a_world_that_never_changes_draws_nothing(name):
     plain = gather(records(generations=8, size=6))
+    plain = replace(plain, lineage=plain.lineage[plain.lineage['operator'] != 'merge'])     # merges are marked
     static = gather(records(generations=8, size=6), world=World(WorldConfig(), ('math',)))
     assert static.world is None
     drawn = CHARTS[name](replace(plain, world=World(WorldConfig(), ('math',)))).to_dict()

@@ -14,6 +14,7 @@ from evolora.analysis.run_charts import (CHARTS, OKABE_ITO, bundle, chart_accura
                                          chart_beliefs, chart_cells, chart_compute, chart_curriculum, chart_evolution,
                                          chart_gates, chart_kl, chart_lineage, chart_population, chart_roi, chart_turns,
                                          lacks, save_chart, setup)
+from evolora.analysis.run_comparison import called
 from evolora.ecology.run_folder import TABLES
 
 
@@ -101,6 +102,57 @@ def test_several_runs_are_drawn_as_their_mean_with_a_t_interval():
     assert marks.loc[9, ['mean', 'low', 'high']].tolist() == pytest.approx([np.mean(values), low, high], rel=1e-3)
     assert chart_accuracy(runs[:1]).to_dict() == chart_accuracy(runs[0]).to_dict()
     with pytest.raises(ValueError, match='got none'): chart_roi([])
+
+
+def test_intervals_of_shares_end_where_shares_end():
+    runs = [gather(records(generations=6, size=6, tries=1, seed=s), about={'seed': s}) for s in (0, 1, 2)]
+    band = next(rows for rows in chart_accuracy(runs).to_dict()['datasets'].values() if 'mean' in rows[0])
+    reach = [(row['low'], row['high']) for row in band if row['low'] is not None]
+    assert reach and all(0 <= low <= high <= 1 for low, high in reach)
+    plain = next(rows for rows in chart_roi(runs).to_dict()['datasets'].values() if 'mean' in rows[0])
+    assert all(row['low'] >= 0 for row in plain if row['low'] is not None)
+
+
+@pytest.mark.parametrize('name', [name for name in CHARTS if name not in ('accuracy', 'roi')])
+def test_of_several_runs_each_chart_is_drawn_beside_the_others(data, name):
+    runs = [replace(data, name=f'run {i}') for i in 'abc']
+    chart = CHARTS[name](runs)
+    spec = chart.to_dict()
+    assert [one['title']['text'] for one in spec['concat']] == ['1 run a', '2 run b', '3 run c']
+    assert not lacks(spec) and spec['description'].count('run ') >= 3
+    one = CHARTS[name](data).to_dict()
+    shared = spec.get('resolve', {}).get('scale', {}).get('y')
+    y = [layer['encoding']['y']['type'] for layer in (one, *one.get('layer', ()))
+         if 'field' in layer.get('encoding', {}).get('y', {})]
+    if y and 'hconcat' not in one: assert shared == ('shared' if set(y) == {'quantitative'} else 'independent')
+    with pytest.raises(ValueError, match='at most 12 runs'): CHARTS[name]([data] * 13)
+
+
+def test_what_was_done_is_marked_with_words_while_there_is_room(data):
+    knobs = pd.DataFrame({'generation': [3, 9], 'knob': ['feedback', 'tau'], 'was': [0., 1.], 'value': [.5, 2.]})
+    run = replace(data, knobs=knobs, lineage=data.lineage.iloc[:0])
+    for name in ('accuracy', 'roi', 'beliefs', 'evolution'):
+        marks = next(rows for rows in CHARTS[name](run).to_dict()['datasets'].values() if 'cause' in rows[0])
+        assert [(m['generation'], m['cause'], m['label']) for m in marks] == [
+            (3, 'feedback 0 → 0.5', 'feedback 0 → 0.5'), (9, 'tau 1 → 2', 'tau 1 → 2')]
+    many = replace(run, knobs=pd.concat([knobs.assign(generation=2 * i, value=i * 1.) for i in range(70)]))
+    marks = next(rows for rows in chart_accuracy(many).to_dict()['datasets'].values() if 'cause' in rows[0])
+    assert [m['generation'] for m in marks] == [*range(20, 140, 2)] and not any(m['label'] for m in marks)
+    assert marks[0]['cause'] == 'feedback 0 → 10; tau 1 → 10'
+    merged = next(rows for rows in chart_accuracy(data).to_dict()['datasets'].values() if 'cause' in rows[0])
+    born = data.lineage[data.lineage['operator'] == 'merge'].query('event == "birth"')
+    assert sum(m['cause'].count('merge into') for m in merged) == len(born)
+
+
+def test_a_configuration_is_called_by_what_sets_it_apart():
+    run = lambda i, config: replace(gather(records(generations=2, size=4)), config=config,
+                                    about={'configuration': i, 'seed': 0})
+    one, two = run('a', {'market': {'even': .1}, 'founders': 2}), run('b', {'market': {'even': .2}, 'founders': 2})
+    assert called([one, two, one]) == ['C1: market.even=0.1', 'C2: market.even=0.2', 'C1: market.even=0.1']
+    assert called([one, one]) == ['C1', 'C1'] and called([one, replace(two, config=None)]) == ['C1', 'C2']
+    three = run('c', {'market': {'even': .3}, 'founders': 3, 'capacity': 9})
+    assert called([one, three])[1].endswith(' …')
+    assert '\x1b' not in called([one, run('d', {'market': {'even': '\x1b[2J' * 9}})])[1]
 
 
 def test_each_configuration_has_a_mean_of_its_own_and_a_seed_counts_once():
@@ -233,6 +285,7 @@ def test_one_generation_and_missing_tables_still_draw(name):
 
 @pytest.mark.parametrize('name', ['accuracy', 'roi', 'kl', 'compute', 'gates', 'curriculum'])
 def test_rates_and_counts_need_the_rows_of_generations_alone(data, name):
+    data = replace(data, lineage=data.lineage[data.lineage['operator'] != 'merge'])     # which is marked
     bare = replace(data, **{table: getattr(data, table).iloc[:0] for table in TABLES if table != 'generations'})
     def drawn_without_bounds(run):          # which questions were asked, and so how wide a band is, stands in episodes
         spec = CHARTS[name](run).to_dict()

@@ -55,7 +55,8 @@ def test_runs_of_two_configurations_are_not_averaged(tmp_path):
     folders = [write_run(tmp_path / f'{size}-{seed}', generations=4, size=size, seed=seed).folder
                for size in (8, 9) for seed in (0, 1)]
     text = report(folders, tmp_path / 'all').read_text()
-    assert 'Accuracy, mean of 4 runs by configuration: C1 from' in text and ', C2 from' in text
+    assert 'Accuracy, mean of 4 runs by configuration: C1: population=8 from' in text
+    assert ', C2: population=9 from' in text
 
 
 def test_a_run_without_a_generation_is_refused(tmp_path):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolora.ecology.config import EcologyConfig, PRESETS, load_config, settings
+from evolora.ecology.config import EcologyConfig, PRESETS, load_config, preset_of, settings
 from evolora.ecology.ecology import Ecology
 from evolora.host.model import tiny_host
 
@@ -62,3 +62,10 @@ def test_an_ecology_takes_a_preset_by_its_name(tmp_path):
     assert named.config == filed.config == usual.config
     with pytest.raises(ValueError, match='expected a preset'): Ecology(tiny_host(), 'debgu')
     with pytest.raises(ValueError, match='got a dict'): Ecology(tiny_host(), {'founders': 1})
+
+
+def test_a_preset_is_known_by_its_configuration():
+    for path in PRESETS.glob('*.yaml'):
+        found = preset_of(load_config(path.stem))
+        assert found == path.stem == preset_of(load_config(path.stem).model_dump(mode='json'))
+    assert preset_of(load_config('debug').but(founders=3)) is None and preset_of({'founders': 'x'}) is None

@@ -1305,3 +1305,24 @@ def test_an_exam_compares_with_the_host_and_changes_nothing(host, config):
         lab.who.options = (*lab.who.options, ('o99', 'o99'))
         lab.who.value = 'o99'
         lab.exam(24)
+
+
+def test_enter_asks_and_the_last_verdict_does_not_stand_beside_a_fresh_answer(ecology):
+    lab = stepped(Lab(ecology))
+    lab.prompt.value = 'Sort the letters: jghn'
+    lab.prompt._handle_custom_msg({'event': 'submit'}, [])
+    assert lab.answers.value and rest(lab).last_answer[1] == lab.prompt.value
+    lab.feedback(True)
+    stepped(lab)
+    assert 'booked' in lab.feedback_text.value
+    lab.prompt._handle_custom_msg({'event': 'submit'}, [])
+    assert rest(lab).judgeable and lab.feedback_text.value == ''
+
+
+def test_a_panel_says_the_preset_that_it_shows(tmp_path, host, config):
+    with begin_session(tmp_path / 'run', host, config, seed=3) as session: session.live(1, log=None)
+    lab = Lab(tmp_path / 'run')
+    assert (lab.preset.value, lab.seed.value) == ('debug', 3)
+    assert Lab(Ecology(host, config, seed=4)).seed.value == 4
+    other = Lab(Ecology(host, changed_config(config, {'founders': 1}), seed=4))
+    assert (other.preset.value, other.seed.value) == ('ecology', 0)

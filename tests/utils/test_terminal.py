@@ -126,3 +126,21 @@ def test_what_is_under_way_is_seen_below_the_lines_and_only_on_a_terminal(is_ter
         write('a line')
     assert capsys.readouterr().out == 'a line\n'
     assert ('generation 0: play' in words.getvalue()) == is_terminal and '\x1b[2J' not in words.getvalue()
+
+
+@pytest.mark.parametrize('columns', [30, 80, 400])
+def test_no_column_is_cut_however_narrow_the_terminal(capsys, monkeypatch, columns):
+    monkeypatch.setenv('COLUMNS', str(columns))
+    names = [f'measure number {i}' for i in range(12)]
+    show(pd.DataFrame([['first arm', *range(12)], ['second arm', *range(100, 112)]], columns=['arm', *names]), 'Arms')
+    text = capsys.readouterr().out
+    assert '…' not in text and ('┃' in text) == (columns == 400)
+    seen = ' '.join(text.split())
+    assert all(name in seen for name in names) and '111' in seen and max(map(len, text.splitlines())) <= columns
+
+
+def test_words_stand_left_and_numbers_right(capsys, monkeypatch):
+    monkeypatch.setenv('COLUMNS', '100')
+    show(pd.DataFrame({'what': ['a', 'b'], 'word': ['x', 'a long one'], 'n': [1, 100]}), 'T')
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith('│ a'))
+    assert row.split('│')[2].startswith(' x') and row.split('│')[3].endswith('1 ')
