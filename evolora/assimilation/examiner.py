@@ -38,6 +38,9 @@ class Examiner:
         self.scratch = Population(population.host, capacity=8, max_rank=population.max_rank, alpha=population.alpha,
                                   targets=population.targets)
 
+    def __repr__(self) -> str:
+        return f"Examiner({self.bill['answers']} answers, {self.bill['gflops']:.1f} GFLOPs since its bill was taken)"
+
     @staticmethod
     def _empty() -> dict: return dict(answers=0, right=0, tokens=0, gflops=0., alone=0.)
 

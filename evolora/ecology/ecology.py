@@ -33,7 +33,7 @@ from .state import Snapshot
 from .succession import Succession, Turnover
 from ..economy import prices as money
 from ..economy.market import Market
-from ..host.model import Generation as Answers, Host
+from ..host.model import Generation as Answers, Host, load_host
 from ..organelles import handing
 from ..organelles.learning_rules import RULES
 from ..organelles.learning_trial import check_learning
@@ -53,8 +53,12 @@ from ..utils.underway import Underway, heard
 # %% ../../nbs/07_ecology/12_ecology.ipynb #09b23405
 class Ecology:
     "A population on a host, with its market, its users' questions and its books; `step` runs one generation"
-    def __init__(self, host: Host, config: EcologyConfig | str | Path = EcologyConfig(), # or a preset, or a YAML file
+    def __init__(self, host: Host | str, # or a name that `load_host` knows
+                 config: EcologyConfig | str | Path = EcologyConfig(), # or a preset, or a YAML file
                  *, seed: int = 0):
+        if isinstance(host, str): host = load_host(host)
+        if not isinstance(host, Host): raise ValueError(
+            f"expected a host or its name, got a {type(host).__name__}; load_host('embedded') is one")
         if isinstance(config, (str, Path)): config = load_config(config)
         if not isinstance(config, EcologyConfig): raise ValueError(
             f"expected a configuration, a preset or a YAML file, got a {type(config).__name__}; take EcologyConfig(…)")

@@ -36,6 +36,9 @@ class Parts(dict):
         self.kind, self.how, self.library, self.reserved = kind, how, tuple(library), tuple(reserved)
         self.own: dict[str, str] = {}       # name -> fingerprint
 
+    def __repr__(self) -> str:
+        return f"{self.kind}: {', '.join(self)}" + f"; your own: {', '.join(self.own)}" * bool(self.own)
+
     def check(self, name: str) -> None:
         "ValueError for what is no name: not plain enough to be written into tables, pages and terminals as it is"
         if not isinstance(name, str) or not re.fullmatch(NAME, name):
