@@ -283,6 +283,7 @@ def lab(json: JSON = False, quick: QUICK = False, out: OUT = None,
             seconds, unseen = lab_overhead.first_generation(Path(scratch) / f'first {i}')
             page['first'] += [] if seconds is None else [seconds]
             bar.advance(job)
+        page['commands'] = lab_overhead.command_seconds(Path(scratch), min(times, 3))
     publish('lab', lab_overhead.lab_rows(watched, page, seen, why or unseen, missing),
             lab_overhead.lab_targets(watched, page, seen, missing),
             lab_overhead.lab_tables(watched, page, seen, why or unseen, missing), json, out)
