@@ -84,7 +84,8 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
     each = _each_rate(runs, rate, step)
     marks, found = _means(each, rate), list(dict.fromkeys(each['configuration']))
     many, x, point = len(found) > 1, over_time(longest), each['generation'].nunique() == 1
-    paint = alt.Color('configuration:N', title='configuration', legend=alt.Legend(symbolOpacity=1) if many else None,
+    names = alt.Legend(symbolOpacity=1, orient='bottom', columns=1, labelLimit=520)
+    paint = alt.Color('configuration:N', title='configuration', legend=names if many else None,
                       scale=alt.Scale(domain=found, range=OKABE_ITO if many else [color]))
     y = alt.Y('low:Q', title=title, axis=alt.Axis(format=style))
     tips = ['configuration:N', 'generation:Q', alt.Tooltip('size:Q', title='runs'),

@@ -203,17 +203,17 @@ def _listed(data) -> list[RunData]:
 
 SIDE_BY_SIDE = 12       # runs whose charts stand beside each other
 
-def _measured(chart) -> bool:
-    "Whether all vertical axes are amounts, so that several charts can share one"
-    y = [e.get('type') for view in _views(chart.to_dict()) for e in _encodings(view, 'y') if 'field' in e]
-    return bool(y) and set(y) == {'quantitative'}
+def _shared(charts: Sequence[alt.TopLevelMixin], channel: str) -> str:
+    "Whether several charts can share a scale: only one of amounts"
+    kinds = {e.get('type') for chart in charts for view in _views(chart.to_dict())
+             for e in _encodings(view, channel) if 'field' in e}
+    return 'shared' if kinds == {'quantitative'} else 'independent'
 
 def beside_each_other(charts: Sequence[alt.TopLevelMixin], runs: Sequence[RunData]) -> alt.TopLevelMixin:
     "A chart of each run, two in a row, with a common scale where they show amounts"
     if len(charts) == 1: return charts[0]
     if len(charts) > SIDE_BY_SIDE: raise ValueError(
         f'expected at most {SIDE_BY_SIDE} runs beside each other, got {len(charts)}; name fewer')
-    shared = 'shared' if all(map(_measured, charts)) else 'independent'
     named = []
     for i, (chart, run) in enumerate(zip(charts, runs), 1):
         title = chart.title if isinstance(chart.title, alt.Title) else alt.Title(chart.title)
@@ -225,7 +225,7 @@ def beside_each_other(charts: Sequence[alt.TopLevelMixin], runs: Sequence[RunDat
     text = first.text if isinstance(first, alt.Title) else first
     says = '; '.join(f'{i} {run.name}: {c.description}' for i, (c, run) in enumerate(zip(charts, runs), 1))
     return alt.concat(*named, columns=2, title=text, description=says).resolve_scale(
-        y=shared, x='independent', color='independent')
+        x='independent', y=_shared(charts, 'y'), color=_shared(charts, 'color'))
 
 def in_world(draw: Callable, *, together: bool = False, # whether one chart can show several runs
              marked: bool = False) -> Callable: # whether it shows what was done, too

@@ -94,6 +94,13 @@ class EcologyConfig(BaseModel):
         "As of any model, but what is updated is checked, as `but` does"
         return self.but(update) if update else super().model_copy(deep=deep)
 
+    @model_validator(mode='after')
+    def _adapted(self):
+        most = max(self.variation.blocks, default=0)
+        if self.blocks is not None and most > self.blocks: raise ValueError(
+            f'variation.blocks expected at most {self.blocks}, as blocks says, got {most}; raise blocks, or null it')
+        return self
+
     def __repr__(self) -> str: return f"EcologyConfig({', '.join(f'{k}={v!r}' for k, v in _own(self).items())})"
     def _repr_html_(self) -> str: return _folded(self)
 

@@ -14,11 +14,17 @@ from pathlib import Path
 from .checkpoint_files import write_checkpoint
 from .ecology import Ecology
 from .run_folder import TABLES, Run, begin
-from .sessions import Session, colony_ecology, history_of
-from ..host.model import Host
+from .sessions import Session, check_unedited, colony_ecology, history_of
+from ..host.model import Host, load_host
 from ..utils.files import digest, locked
 
 # %% ../../nbs/07_ecology/17_drafts.ipynb #drf00007
+def _place(folder: str | Path) -> Path:
+    "The folder that is meant, that of the user for ~; ValueError for what names none"
+    if not isinstance(folder, (str, Path)) or not str(folder).strip() or '\0' in str(folder): raise ValueError(
+        f"expected the name of a new folder, got {folder!r:.60}; runs/mine is one")
+    return Path(str(folder).strip()).expanduser()
+
 class Draft:
     "What an ecology in memory has lived through, on the disk until it is saved or forgotten"
     def __init__(self, ecology: Ecology):
@@ -62,6 +68,7 @@ class Draft:
     def save(self, folder: str | Path, *, every: int = 10) -> Session: # generations between checkpoints
         "Make it a run in a new folder; the ecology goes on there. The caller sees to it that no generation begins"
         self.catch_up()
+        folder = _place(folder)
         with ExitStack() as stack:
             if self._known != self.ecology.generation: raise ValueError(
                 f"expected a row for each of {self.ecology.generation} generations, got {self._known}; save an ecology "
@@ -76,15 +83,18 @@ class Draft:
 # %% ../../nbs/07_ecology/17_drafts.ipynb #drf00009
 def save_ecology(ecology: Ecology, folder: str | Path) -> Run:
     "A new run folder that goes on where an ecology is; ValueError where there is something already"
+    if not isinstance(ecology, Ecology): raise ValueError(
+        f"expected an Ecology, got a {type(ecology).__name__}; a session saves itself")
     with ecology.still():
         draft = Draft(ecology)
         try:
             with draft.save(folder) as session: return session.run
         finally: draft.forget()
 
-def load_ecology(folder: str | Path, host: Host | None = None) -> Ecology: # default: the run's, loaded as it was
+def load_ecology(folder: str | Path, host: Host | str | None = None) -> Ecology: # default: the run's, loaded as it was
     "The ecology of the latest checkpoint of a run, in memory; ValueError for what differs or is damaged"
-    hosts = None if host is None else {Run.open(folder).host['id']: host}
-    ecology = colony_ecology(folder, hosts)
-    ecology.history = history_of(Run.open(folder), ecology.generation)
+    check_unedited(run := Run.open(_place(folder)))
+    if isinstance(host, str): host = load_host(host)
+    ecology = colony_ecology(run.folder, None if host is None else {run.host['id']: host})
+    ecology.history = history_of(run, ecology.generation)
     return ecology

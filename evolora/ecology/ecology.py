@@ -45,8 +45,8 @@ from ..tasks.families import Cell
 from ..tasks.family import Task
 from ..tasks.task_sets import sample_tasks
 from ..tasks.worlds import World
-from ..utils.randomness import seed_of, stream
-from ..utils.terminal import stop_softly
+from ..utils.randomness import checked_seed, seed_of, stream
+from ..utils.terminal import stop_softly, uninterrupted
 from ..utils.text import escape
 from ..utils.underway import Underway, heard
 
@@ -63,7 +63,7 @@ class Ecology:
         if not isinstance(config, EcologyConfig): raise ValueError(
             f"expected a configuration, a preset or a YAML file, got a {type(config).__name__}; take EcologyConfig(…)")
         host = host if host.form == config.form else host.in_form(config.form)
-        self.host, self.config, self.seed, self.generation = host, config, seed, 0
+        self.host, self.config, self.seed, self.generation = host, config, checked_seed(seed), 0
         self.cells = {c: Cell.parse(c) for c in config.cells}
         self.world = World(config.world, config.families, seed)
         self._check_room()
@@ -117,7 +117,7 @@ class Ecology:
             before = Snapshot(self)
             try: return self._lived(questions in (None, most), questions)
             except BaseException:       # Ctrl-C, too
-                before.restore()
+                with uninterrupted(): before.restore()
                 raise
 
     def _lived(self, whole: bool, questions: int | None) -> Generation:

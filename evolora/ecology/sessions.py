@@ -48,6 +48,10 @@ class Session:
     def _check(self) -> None:
         if self.over: raise ValueError("expected a session at work, got one that is over; " + self.way_on(
             f'go on from its last checkpoint with resume_session({str(self.run.folder)!r})'))
+        if (n := self.ecology.generation) != self._recorded: raise ValueError(
+            f"expected an ecology that lives through its session, got one in generation {n} of which the tables have "
+            f"{self._recorded}: it was stepped by itself; " + self.way_on(
+                f'go on from its last checkpoint with resume_session({str(self.run.folder)!r})'))
 
     def way_on(self, resume: str) -> str:
         "The advice to resume, or another one where the folder has gone"
@@ -153,7 +157,8 @@ def begin_session(folder: str | Path, host: Host, config: EcologyConfig, *, seed
 # %% ../../nbs/07_ecology/16_sessions.ipynb #74ef8621
 def history_of(run: Run, generations: int) -> list[Generation]:
     "The `history` of a resumed ecology: the numbers of its earlier generations"
-    rows, timings = run.rows('generations'), run.rows('timings')
+    rows, timings = ([row for row in run.rows(name) if row['generation'] < generations]     # a run may be ahead of it
+                     for name in ('generations', 'timings'))
     if not [r['generation'] for r in rows] == [t['generation'] for t in timings] == list(range(generations)):
         raise ValueError(f"{run.folder} expected a row and a timing for each of {generations} generations, got others; "
                          "not all that was lived through was recorded: begin a new run")

@@ -25,6 +25,7 @@ from .runner import Runner, world_of
 from ..evaluation.evaluation import compare, evaluate, selection
 from ..evaluation.free_questions import profiles_of
 from ..tasks.family import Task
+from ..utils.randomness import checked_seed
 from .answer_views import answers_html
 from .html_views import exam_html, shown
 from .widgets import TABS, error_html
@@ -45,17 +46,17 @@ def _cell() -> tuple[str, str] | None:
     cell = asked.get('metadata', {}).get('cellId')
     return (cell, asked['header']['msg_id']) if cell else None
 
-def _like(source) -> tuple[str, int] | None:
-    "The preset and the seed that something was begun with, if it was a preset"
-    if isinstance(source, (str, Path)): config, seed = (run := Run.open(source)).config, run.seed
-    elif source is not None: config, seed = (ecology := getattr(source, 'ecology', source)).config, ecology.seed
-    return (name, seed) if source is not None and (name := preset_of(config)) else None
+def _like(source, preset: str, seed: int) -> tuple[str, int]:
+    "The seed that something was begun with, and its preset, if it was one"
+    if source is None: return preset, seed
+    begun = Run.open(source) if isinstance(source, (str, Path)) else getattr(source, 'ecology', source)
+    return preset_of(begun.config) or preset, begun.seed
 
 def _checked(preset: str | Path, seed: int) -> tuple[str, int]:
     "What a new ecology begins with; ValueError for what none can begin with"
+    if not isinstance(preset, (str, Path)): raise ValueError(f"expected a preset or a YAML file, got {preset!r:.60}")
     load_config(preset)
-    if seed < 0: raise ValueError(f"seed expected 0 or more, got {seed}; any whole number is a seed")
-    return str(preset), seed
+    return str(preset), checked_seed(seed)
 
 # %% ../../nbs/11_lab/11_lab.ipynb #b5e2a180
 class Lab(Window):
@@ -67,9 +68,10 @@ class Lab(Window):
         if isinstance(source, (str, Path)): Run.open(source)
         preset, seed = _checked(preset, seed)
         super().__init__()
-        self._choose(*_like(source) or (preset, seed))
+        self._choose(*_like(source, preset, seed))
         self._begin(source, preset, seed)
         self._wire()
+        if self.ecology and not self.runner.busy: self._on_record(None)         # what is there is seen at once
         if self.folder and not self.ecology: self.watch_folder()
         else: self._submit(lambda ecology: None)     # a press on Step shall not wait for a model
         self.refresh()
@@ -233,13 +235,14 @@ def change_world(self: Lab) -> None:
 @patch
 def select(self: Lab, organelle: str) -> None:
     "Show the card of an organelle, also of one that sleeps or died; ValueError for one that never lived here"
-    if self.view is None or self.view.standing(organelle) == 'not known':
+    if self.view is None or not isinstance(organelle, str) or self.view.standing(organelle) == 'not known':
         alive = [] if self.view is None else list(map(str, self.view.alive.index))
         raise ValueError(f"expected an organelle that lived here, got {organelle!r:.60}; alive: "
                          f"{', '.join(alive[:20]) or 'none'}")
     self.visited = organelle if self.view.standing(organelle) != 'alive' else None
     self.show_top(self.view)
     self.who.value = organelle
+    self.show_open()            # the list may have moved to it by itself, and then nothing is drawn
 
 @patch
 def feedback(self: Lab, up: bool) -> None:
@@ -286,8 +289,8 @@ def _put(self: Lab, prompt: str | Task, most: int) -> Future:
     "Have a question answered between two generations"
     self._may()
     if self.drawn and prompt == self.drawn.prompt: prompt = self.drawn
-    if not isinstance(prompt, Task) and not prompt.strip():
-        raise ValueError("expected a question, got an empty one; type a task")
+    if not isinstance(prompt, (str, Task)) or isinstance(prompt, str) and not prompt.strip():
+        raise ValueError(f"expected a question, got {prompt!r:.60}; type a task")
     organelle = self._selected()
     def answer(ecology: Ecology) -> tuple[Beside, str | None]:
         family = _asked_in(ecology, prompt)
@@ -317,8 +320,10 @@ def _put(self: Lab, prompt: str | Task, most: int) -> Future:
 def _examine(self: Lab, n: int) -> Future:
     "Have the selected organelle and the host examined between two generations"
     self._may()
+    if type(n) is not int or n < 1: raise ValueError(f"expected a number of questions, got {n!r:.60}; 96 are fair")
     organelle = self._selected()
     def examine(ecology: Ecology) -> pd.DataFrame:
+        if organelle not in ecology.population: raise ValueError(f"{organelle} left before its exam; select another")
         asked = [ecology.today(t) for t in selection(n, seed=ecology.seed, cells=ecology.cells.values())]
         how = dict(max_new_tokens=ecology.config.max_new_tokens)
         return compare(*(evaluate(ecology.population, asked, id, **how) for id in (organelle, None)))

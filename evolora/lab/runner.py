@@ -76,7 +76,7 @@ def _work(self: Runner) -> None:
     while True:
         while work := self._next():
             try: work()
-            except Exception as error: self._fail(error)
+            except BaseException as error: self._fail(error)       # a part may call sys.exit: the thread has to live on
         self._notify(None)
         with self._changed:
             if self.busy: continue      # a watcher asked for more
@@ -85,7 +85,7 @@ def _work(self: Runner) -> None:
             return
 
 @patch
-def _fail(self: Runner, error: Exception) -> None:
+def _fail(self: Runner, error: BaseException) -> None:
     with self._changed: self.error, self.left, self.rest, self.began = error, 0, 0, None
 
 @patch
@@ -198,7 +198,7 @@ def submit(self: Runner, job: Callable[[Ecology], object]) -> Future:
         try:
             self._begin()
             with self.ecology.still(): future.set_result(job(self.ecology))
-        except Exception as error: future.set_exception(error)
+        except BaseException as error: future.set_exception(error)
     with self._changed:
         self._jobs.append(work)
         self._wake()

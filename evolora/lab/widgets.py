@@ -29,7 +29,9 @@ STYLE = '''<style>
 [data-jp-theme-light="false"] .evolora-lab {--accent: #56B4E9}
 .evolora-lab .jupyter-widget-tab > .lm-TabBar .lm-TabBar-content {flex-wrap: wrap; height: auto}
 .evolora-lab .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tab {flex: 0 0 auto; min-width: fit-content}
-.evolora-lab .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tabLabel {overflow: visible}
+.evolora-lab .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tabLabel {overflow: visible;
+  color: var(--jp-ui-font-color1, #222)}
+.evolora-lab .jp-OutputArea-child {overflow-x: auto}
 .evolora-lab .widget-html-content {line-height: 1.45; font-size: 13px; overflow-x: auto; overflow-y: hidden}
 .evolora-lab .widget-html, .evolora-lab .widget-html-content {height: auto}
 .evolora-lab h3 {margin: 0; font-size: 16px; font-weight: 600} .evolora-lab h3 small {font-weight: 400; opacity: .7}

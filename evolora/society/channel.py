@@ -206,7 +206,7 @@ def _count(x) -> int:
 
 @patch
 def state(self: Channel) -> dict:
-    return {'posts': [list(p) for posts in self.posts.values() for p in posts],
+    return {'posts': [list(p) for family in sorted(self.posts) for p in self.posts[family]],
             'paid': [[*pair, n] for pair, n in self.paid.items()], 'right': {k: list(x) for k, x in self.right.items()}}
 
 @patch

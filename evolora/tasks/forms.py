@@ -13,7 +13,7 @@ from datetime import date
 from functools import lru_cache
 from itertools import cycle
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from .family import Family, Grade, Task, final_line
 from .families import FAMILIES, Cell, conventions, family_named, grade, under
@@ -42,6 +42,12 @@ class Form(BaseModel):
     seed: int = Field(0, ge=0, description='of the solved questions')
     conventions: int = Field(1, ge=1, le=16, description='of how many conventions of a family the solved questions '
                                                          'are, in turn; 1: of the usual one')
+
+    @model_validator(mode='after')
+    def _shown(self):
+        if 1 < self.conventions > self.shots: raise ValueError(
+            f'conventions expected at most as many as shots ({self.shots}), got {self.conventions}; raise shots')
+        return self
 
     @model_serializer(mode='wrap')
     def _usual_left_out(self, usual):

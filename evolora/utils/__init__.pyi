@@ -8,7 +8,7 @@ from . import terminal as terminal
 from . import text as text
 from . import underway as underway
 from .randomness import (
-    seed_of as seed_of, stream as stream,
+    checked_seed as checked_seed, seed_of as seed_of, stream as stream,
 )
 from .files import (
     about as about, aim_of as aim_of, append as append, check_new_folder as check_new_folder,
@@ -28,7 +28,8 @@ from .terminal import (
     Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Tracker as Tracker, bar_of as bar_of,
     brief_time as brief_time, drawn as drawn, drawn_again as drawn_again, exists as exists, listed as listed,
     log as log, meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for,
-    progress as progress, show as show, stop_softly as stop_softly, tracked as tracked, visible as visible,
+    progress as progress, show as show, stop_softly as stop_softly, tracked as tracked,
+    uninterrupted as uninterrupted, visible as visible,
 )
 from .pool import (
     belong as belong, each as each,

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['EVERY', 'MAX_THREADS', 'visible', 'drawn', 'listed', 'show', 'drawn_again', 'Bars', 'progress', 'log', 'Tracker',
-           'tracked', 'brief_time', 'bar_of', 'meanwhile', 'stop_softly', 'exists', 'new_folder_for', 'new_file']
+           'tracked', 'brief_time', 'bar_of', 'meanwhile', 'stop_softly', 'uninterrupted', 'exists', 'new_folder_for',
+           'new_file']
 
 # %% ../../nbs/01_utils/05_terminal.ipynb #c416fd91
 import os
@@ -230,6 +231,18 @@ def stop_softly(what: str = 'generation'): # that is finished first
     signal.signal(signal.SIGINT, on_interrupt)
     try: yield stop
     finally: signal.signal(signal.SIGINT, usual)
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    "What may not be left half done: Ctrl-C is heard when it has ended"
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual, asked = signal.getsignal(signal.SIGINT), []
+    signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+    try: yield
+    finally: signal.signal(signal.SIGINT, signal.SIG_DFL if usual is None else usual)
+    if asked: raise KeyboardInterrupt
 
 # %% ../../nbs/01_utils/05_terminal.ipynb #b4b8edcf
 def exists(path: Path) -> bool:

@@ -69,3 +69,12 @@ def test_a_preset_is_known_by_its_configuration():
         found = preset_of(load_config(path.stem))
         assert found == path.stem == preset_of(load_config(path.stem).model_dump(mode='json'))
     assert preset_of(load_config('debug').but(founders=3)) is None and preset_of({'founders': 'x'}) is None
+
+
+def test_founders_adapt_no_more_blocks_than_have_adapters():
+    config = load_config('debug')
+    with pytest.raises(ValueError, match='variation.blocks expected at most 1, as blocks says, got 3'):
+        config.but(variation={'blocks': [1, 3, 0]})
+    assert config.but(variation={'blocks': [1, 3, 0]}, blocks=3).variation.blocks == [1, 3, 0]
+    assert config.but(variation={'blocks': [1, 9]}, blocks=None).blocks is None
+    with pytest.raises(ValueError, match='at most as many as shots'): config.but(form={'shots': 2, 'conventions': 3})

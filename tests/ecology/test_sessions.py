@@ -693,3 +693,79 @@ def test_nothing_is_saved_while_a_generation_is_under_way_or_where_something_is(
     before = everything(tmp_path)
     with pytest.raises(ValueError, match='a'): save_ecology(ecology, tmp_path / 'a')
     assert everything(tmp_path) == before and ecology.step()
+
+
+def test_an_ecology_that_was_stepped_beside_its_session_is_not_written_on(tmp_path, host):
+    session = begin_session(tmp_path / 'run', host, preset('debug'), every=1)
+    session.step()
+    session.ecology.step()
+    for go_on in (session.step, session.save, lambda: session.live(9, log=None)):
+        with pytest.raises(ValueError, match='stepped by itself.*resume_session'): go_on()
+    session.close()
+    with resume_session(tmp_path / 'run', host) as again: assert again.step().row['generation'] == 1
+
+
+def test_a_run_that_is_ahead_of_its_checkpoint_is_loaded_as_of_the_checkpoint(tmp_path, host):
+    session = begin_session(tmp_path / 'run', host, preset('debug'), every=2)
+    for _ in range(3): session.step()
+    session.close()
+    loaded = load_ecology(tmp_path / 'run', host)
+    assert (loaded.generation, len(loaded.history)) == (2, 2)
+    with resume_session(tmp_path / 'run', host) as again: assert again.step().row == loaded.step().row
+
+
+@pytest.mark.parametrize('table', ['generations', 'episodes'])
+def test_a_run_whose_tables_were_edited_is_not_loaded(tmp_path, host, table):
+    with begin_session(tmp_path / 'run', host, preset('debug')) as session: session.live(2, log=None)
+    path = tmp_path / f'run/{table}.jsonl'
+    path.write_text(path.read_text().replace('"generation": 1', '"generation": 1 ', 1))
+    with pytest.raises(ValueError, match=f'{table}.jsonl'): load_ecology(tmp_path / 'run', host)
+
+
+@pytest.mark.parametrize('name', ['', ' ', 'a\0b', None, 3])
+def test_what_names_no_folder_is_not_saved_to(tmp_path, host, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match='expected the name of a new folder'):
+        save_ecology(Ecology(host, preset('debug')), name)
+    with pytest.raises(ValueError, match='expected an Ecology'): save_ecology('x', 'y')
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_below_home_is_meant_by_a_tilde(tmp_path, host, monkeypatch):
+    monkeypatch.setenv('HOME', str(tmp_path / 'home'))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'home').mkdir()
+    save_ecology(Ecology(host, preset('debug')), '~/mine ')
+    assert (tmp_path / 'home/mine/run.json').exists() and not (tmp_path / '~').exists()
+    assert load_ecology('~/mine', host).generation == 0
+
+
+@pytest.mark.parametrize('seed', [1.5, '3', True, None, -1])
+def test_a_seed_is_a_whole_number(host, seed):
+    with pytest.raises(ValueError, match='seed expected a whole number'): Ecology(host, preset('debug'), seed=seed)
+    assert Ecology(host, preset('debug'), seed=np.int64(3)).seed == 3
+
+
+def test_an_interrupt_waits_until_the_ecology_is_back(host, monkeypatch):
+    ecology = Ecology(host, preset('debug'))
+    ecology.step()
+    before, books = ecology.population.weights_hash(), ecology.market.restore
+    def interrupted(state):
+        os.kill(os.getpid(), signal.SIGINT)
+        books(state)
+    monkeypatch.setattr(ecology.market, 'restore', interrupted)
+    monkeypatch.setattr(ecology, '_learn', lambda *a, **k: 1 / 0)
+    with pytest.raises(KeyboardInterrupt): ecology.step()
+    assert ecology.population.weights_hash() == before and ecology.generation == 1
+    monkeypatch.undo()
+    twin = Ecology(host, preset('debug'))
+    twin.run(2, log=None)
+    assert ecology.step().row == twin.history[-1].row
+
+
+def test_posts_stand_in_one_order_before_and_after_a_resume(tmp_path, host):
+    config = preset('debug').but(variation={'every': 2}, society={'board': {}})
+    with begin_session(tmp_path / 'run', host, config, seed=1) as session:
+        session.live(4, log=None)
+        state = session.ecology.society['board'].state()
+    with resume_session(tmp_path / 'run', host) as again: assert again.ecology.society['board'].state() == state

@@ -1325,4 +1325,43 @@ def test_a_panel_says_the_preset_that_it_shows(tmp_path, host, config):
     assert (lab.preset.value, lab.seed.value) == ('debug', 3)
     assert Lab(Ecology(host, config, seed=4)).seed.value == 4
     other = Lab(Ecology(host, changed_config(config, {'founders': 1}), seed=4))
-    assert (other.preset.value, other.seed.value) == ('ecology', 0)
+    assert (other.preset.value, other.seed.value) == ('ecology', 4)
+
+
+def test_the_card_is_of_the_one_that_was_clicked_also_after_one_that_died(host, config):
+    ecology = Ecology(host, changed_config(config, {'founders': 3, 'capacity': 3}))
+    lab = stepped(Lab(ecology))
+    ecology.demography.bury('o2', 0, 'an example')
+    lab = opened(stepped(lab), 'Organelle')
+    for one in ('o2', lab.view.alive.index[0], 'o2', lab.view.alive.index[-1]):
+        clicked(lab, lab.population_page, one)
+        assert lab.organelle == one and ('an example' in lab.organelle_page.value) == (one == 'o2')
+        assert f'data-organelle="{one}"' in lab.organelle_page.value
+
+
+def test_a_part_that_ends_the_program_ends_one_generation_only(ecology, monkeypatch):
+    lab = stepped(Lab(ecology))
+    with monkeypatch.context() as broken:
+        broken.setattr(ecology, '_learn', lambda *a, **k: (_ for _ in ()).throw(SystemExit(1)))
+        stepped(lab)
+        assert lab.view.generation == 1 and lab.error.value
+    assert stepped(lab).view.generation == 2
+    with pytest.raises(SystemExit): lab.runner.submit(lambda e: (_ for _ in ()).throw(SystemExit(1))).result(LONG)
+    assert stepped(lab).view.generation == 3
+
+
+def test_a_lab_of_an_ecology_that_has_lived_shows_it_at_once(ecology):
+    ecology.run(2, log=None)
+    lab = Lab(ecology)
+    assert lab.view.generation == 2 and len(lab.table) == 2 and 'generations' in repr(lab)
+    lab.select(ecology.population.ids[0])
+    rest(lab)
+
+
+def test_odd_calls_get_a_line(ecology):
+    lab = stepped(Lab(ecology))
+    for call in (lambda: lab.exam('4'), lambda: lab.exam(0), lambda: lab.exam(1.5), lambda: lab.select(['o1']),
+                 lambda: lab.ask(None), lambda: lab.ask(3), lambda: lab.save(' '), lambda: Lab(preset=None),
+                 lambda: Lab(seed=1.5), lambda: Lab(seed='3')):
+        with pytest.raises(ValueError, match='expected'): call()
+    rest(lab)

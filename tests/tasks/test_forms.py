@@ -124,4 +124,4 @@ def test_solved_questions_of_several_conventions_are_in_turn(family):
 
 def test_a_form_of_one_convention_is_what_it_was():
     assert 'conventions' not in Form(shots=2).model_dump_json() and Form(conventions=1).plain
-    assert Form.model_validate_json(Form(shots=2, conventions=3).model_dump_json()).conventions == 3
+    assert Form.model_validate_json(Form(shots=3, conventions=3).model_dump_json()).conventions == 3
