@@ -178,8 +178,11 @@ def stop(self: Lab) -> None:
 
 @patch
 def wait(self: Lab, timeout: float | None = None) -> bool: # in seconds
-    "Until nothing is under way; False if that takes longer"
-    return self.runner.wait(timeout)
+    "Until nothing is under way; False if that takes longer; an interrupt, like ■ in JupyterLab, stops as `stop` does"
+    try: return self.runner.wait(timeout)
+    except KeyboardInterrupt:           # a second one interrupts the waiting
+        self.stop()
+        return self.runner.wait(timeout)
 
 @patch
 def resume(self: Lab) -> Ecology:

@@ -3,7 +3,9 @@
 The widgets have no page here, only their traits, which is all that a page would receive.
 """
 import json
+import os
 import re
+import signal
 import threading
 import time
 
@@ -1365,3 +1367,11 @@ def test_odd_calls_get_a_line(ecology):
                  lambda: Lab(seed=1.5), lambda: Lab(seed='3')):
         with pytest.raises(ValueError, match='expected'): call()
     rest(lab)
+
+
+def test_an_interrupt_of_the_cell_that_waits_stops_the_life(ecology):
+    lab = stepped(Lab(ecology))
+    lab.run()
+    threading.Timer(.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    assert lab.wait(LONG)
+    assert lab.runner.doing == 'at rest' and len(ecology.history) == ecology.generation > 1
