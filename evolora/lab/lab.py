@@ -245,7 +245,7 @@ def select(self: Lab, organelle: str) -> None:
     self.visited = organelle if self.view.standing(organelle) != 'alive' else None
     self.show_top(self.view)
     self.who.value = organelle
-    self.show_open()            # the list may have moved to it by itself, and then nothing is drawn
+    self.show_chosen()          # the list may have moved to it by itself, and then nothing is drawn
 
 @patch
 def feedback(self: Lab, up: bool) -> None:

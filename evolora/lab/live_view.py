@@ -70,7 +70,7 @@ class Window(Panel):
         self._beating, self._drawing = threading.Lock(), threading.RLock()
         self.tabs.observe(lambda _: self.safely(self.show_open), 'selected_index')
         for box in (self.who, *self.picks.values()):
-            box.observe(lambda _: self.listing or self.safely(self.show_open), 'value')
+            box.observe(lambda _: self.listing or self.safely(self.show_chosen), 'value')
 
     def see(self, runner: Runner, folder: Path | None = None, memory: Memory | None = None) -> None:
         "Show what a runner lives from now on, and nothing of what was shown before"
@@ -136,6 +136,12 @@ def show_open(self: Window) -> None:
     if self.page == 'Similarity': self._weigh(self.similarity)
 
 @patch
+def show_chosen(self: Window) -> None:
+    "What was picked, and what can be done with it"
+    self.show_open()
+    self.refresh()
+
+@patch
 def show_waiting(self: Window) -> None:
     "Where the knobs stand, and what waits for the next generation"
     if not self.ecology: return
@@ -191,6 +197,7 @@ def refresh(self: Window) -> None:
         self.sure, now, open = False, self.view.generation if self.view else 0, self.judgeable
         lived = f'{now} generation{"s" * (now != 1)} lived'       # the latest is called by a number one less
         self.arrange(f'{lived} · {alive} alive · {barred or doing}', busy=busy, endless=r.left == math.inf,
+                     asked=self.view is None or self.organelle is None or self.view.standing(self.organelle) == 'alive',
                      still=not r.busy, able=not barred, lived=self.ecology is not None and not barred, judgeable=open,
                      loose=bool(now) and self.folder is None and isinstance(r.world, Ecology))
         if self.judged and not open:

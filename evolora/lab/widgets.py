@@ -267,6 +267,7 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
             endless: bool = False, # until it is paused, so that one more means nothing
             still: bool, # and nothing else is under way: no question, no model that is loaded
             able: bool, # to live on, and to answer
+            asked: bool, # the selected organelle has a seat, and may be asked
             lived: bool, # there is an ecology
             loose: bool = False, # it lives in memory only
             judgeable: bool) -> None: # there is an answer to judge
@@ -277,7 +278,7 @@ def arrange(self: Panel, status: str, *, busy: bool, # a generation is under way
     for b in (self.pause_button, self.stop_button): b.disabled = not busy
     for b in (self.up_button, self.down_button): b.disabled = not judgeable
     for box in (*self.knobs.values(), self.world_button): box.disabled = not lived
-    for b in (self.ask_button, self.draw_button, self.exam_button): b.disabled = not able
+    for b in (self.ask_button, self.draw_button, self.exam_button): b.disabled = not (able and asked)
     self.saving_row.layout.display = '' if loose else 'none'
     self.new_button.disabled, self.new_button.description = not still, 'New'
     if not busy: self.progress.value = progress_html('', 0.)

@@ -1265,8 +1265,9 @@ def test_who_sleeps_stands_on_a_map_and_has_a_card_but_is_not_asked(host, config
     assert (f'{left} (asleep)', left) in lab.who.options
     with pytest.raises(ValueError, match=f'alive to ask, got {left}, which is asleep'): lab.ask('Sort the letters: bad')
     with pytest.raises(ValueError, match='alive to ask'): lab.question()
+    assert lab.ask_button.disabled and lab.exam_button.disabled and not lab.step_button.disabled
     lab.select(lab.view.alive.index[0])
-    assert lab.ask('Sort the letters: bad').answers.shape[0] >= 2
+    assert not lab.ask_button.disabled and lab.ask('Sort the letters: bad').answers.shape[0] >= 2
 
 
 def test_one_that_died_is_found_by_its_descendants(host, config):
