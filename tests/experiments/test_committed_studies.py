@@ -19,14 +19,16 @@ README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
 COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_default', 'selection_longer',
-             'selection_longest', 'society_confirmation', 'society_hazard', 'society_screen', 'untuned',
+             'selection_longest', 'society_allocation', 'society_archive', 'society_confirmation', 'society_hazard',
+             'society_screen', 'untuned',
              'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts',
              'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
 def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
-                      if name not in ('selection_default', 'society_screen', 'worlds_static', 'worlds_kinds',
+                      if name not in ('selection_default', 'society_allocation', 'society_archive', 'society_screen',
+                                      'worlds_static', 'worlds_kinds',
                                       'worlds_map')}        # of several worlds or budgets
 
 
@@ -53,6 +55,7 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('worlds_parts', 'births_other', 'bank_other', None), ('worlds_parts', 'ecology', 'drawn', None),
     ('worlds_parts', 'ecology', 'no_ageing', None), ('worlds_parts', 'ecology', 'family_books', None),
     ('worlds', 'ecology', 'reset', None), ('worlds', 'ecology', 'posterior', None),
+    ('society_confirmation', 'archive', 'ecology', None),
     ('untuned', 'ecology', 'unmerged', 'routed'), ('untuned', 'ecology', 'unmerged', 'best')])
 def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
     own = results[study]
@@ -186,6 +189,27 @@ def test_the_screen_of_society_has_every_run_and_finds_the_archive_where_worlds_
     # Lives that met fewer of a family are compared on as many.
     for place, own in places(study.plan, study.cells()).items():
         assert len(own.right('run_0', ('id',))) == 3, place
+
+
+def test_plans_and_libraries_of_society_are_as_the_page_and_readme_say():
+    points = lambda gap: '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*(100 * x for x in gap)).replace('-', '−')
+    own = {name: places(study.plan, study.cells()) for name in ('society_allocation', 'society_archive')
+           for study in [Study(name, RESULTS / name)]}
+    page, readme = (text.replace(' points [', ' [') for text in (
+        (ROOT / 'nbs/experiments/society.ipynb').read_text(encoding='utf-8'), README))
+    lead = lambda name, world, a, b: next(r for place, r in own[name].items() if world in str(place)).lead(
+        a, b, ('id',))
+    for world in ('recurring', 'static'):
+        for rival in ('auction', 'bandit', 'chance'):
+            assert lead('society_allocation', world, 'ecology', rival).low > .35
+        assert points(lead('society_allocation', world, 'ecology', 'sharing')) in page
+    for world in ('drawn', 'skewed'):
+        for rival in ('ecology', 'recent'):
+            assert points(lead('society_archive', world, 'archive', rival)) in page
+    assert points(lead('society_archive', 'skewed', 'archive', 'seats')) in page
+    assert points(lead('society_archive', 'drawn', 'archive', 'ecology')) in readme
+    assert '4.0 [2.2, 5.8]' in readme and '4.0 [2.2, 5.8]' in page
+    assert points(lead('society_archive', 'drawn', 'seats', 'archive')) == '+4.0 [+2.2, +5.8]'
 
 
 def test_the_archive_is_confirmed_and_hazards_are_not(results):
