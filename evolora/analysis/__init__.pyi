@@ -25,13 +25,13 @@ from .answers import (
     answer_sample as answer_sample, answer_table as answer_table, with_questions as with_questions,
 )
 from .theme import (
-    BLUE as BLUE, CAUSING as CAUSING, GREEN as GREEN, GREY as GREY, OKABE_ITO as OKABE_ITO, ORANGE as ORANGE,
-    PALE as PALE, PURPLE as PURPLE, SIDE_BY_SIDE as SIDE_BY_SIDE, VERMILION as VERMILION, beneath as beneath,
-    beside_each_other as beside_each_other, binned as binned, bundle as bundle, cause_layers as cause_layers,
-    causes as causes, in_world as in_world, lacks as lacks, nothing as nothing, of_run as of_run, one_of as one_of,
-    over_time as over_time, per as per, png_of as png_of, rounded as rounded, sampled as sampled,
-    save_chart as save_chart, setup as setup, step_for as step_for, stretches as stretches,
-    world_layers as world_layers,
+    BLUE as BLUE, CAUSING as CAUSING, GREEN as GREEN, GREY as GREY, INDIGO as INDIGO, OKABE_ITO as OKABE_ITO,
+    OLIVE as OLIVE, ORANGE as ORANGE, PALE as PALE, PURPLE as PURPLE, SIDE_BY_SIDE as SIDE_BY_SIDE,
+    VERMILION as VERMILION, beneath as beneath, beside_each_other as beside_each_other, binned as binned,
+    bundle as bundle, cause_layers as cause_layers, causes as causes, in_world as in_world, lacks as lacks,
+    nothing as nothing, of_run as of_run, one_of as one_of, over_time as over_time, per as per, png_of as png_of,
+    rounded as rounded, sampled as sampled, save_chart as save_chart, setup as setup, step_for as step_for,
+    stretches as stretches, world_layers as world_layers,
 )
 from .gate_charts import (
     chart_attempts as chart_attempts, chart_gates as chart_gates, chart_turns as chart_turns,

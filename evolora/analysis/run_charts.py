@@ -23,9 +23,9 @@ from .society_charts import chart_archive, chart_messages, chart_prices, chart_r
 from .tables import (COMPUTE, EVOLUTION, RunData, age_table, balances, cell_history, dormant_table,
                                      evolution_sentence, evolution_table, left_because, lineage_order, organelle_table,
                                      pool, summary)
-from .theme import (alt, BLUE, GREEN, GREY, OKABE_ITO, ORANGE, PALE, PURPLE, VERMILION, binned, bundle, in_world,
-                                    lacks, nothing, one_of, over_time, per, png_of, rounded, sampled, save_chart, setup,
-                                    step_for)
+from .theme import (alt, BLUE, GREEN, GREY, INDIGO, OKABE_ITO, OLIVE, ORANGE, PALE, PURPLE, VERMILION,
+                                    binned, bundle, in_world, lacks, nothing, one_of, over_time, per, png_of, rounded,
+                                    sampled, save_chart, setup, step_for)
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #3ec161bf
 _all_ = ['OKABE_ITO', 'bundle', 'lacks', 'png_of', 'save_chart', 'setup']
@@ -202,7 +202,7 @@ def chart_kl(data: RunData) -> alt.LayerChart | alt.Chart:
                     f"{int(rows['kl_limited'].sum()):,} updates were cut to the trust region")
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #080a6a91
-_BORN = {'recruit': BLUE, 'child': OKABE_ITO[5], 'merge': GREEN, 'births': BLUE}
+_BORN = {'recruit': BLUE, 'child': OKABE_ITO[5], 'merge': GREEN, 'migrant': INDIGO, 'woken': OLIVE, 'births': BLUE}
 _DIED = {'worth least': VERMILION, 'missed least': ORANGE, 'drawn by lot': PURPLE, 'replaced by a merge': OKABE_ITO[7],
          'same as another': OKABE_ITO[6], 'for other reasons': GREY, 'deaths': VERMILION}
 

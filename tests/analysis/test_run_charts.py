@@ -104,6 +104,15 @@ def test_several_runs_are_drawn_as_their_mean_with_a_t_interval():
     with pytest.raises(ValueError, match='got none'): chart_roi([])
 
 
+def test_who_came_from_elsewhere_is_no_child(data):
+    births = data.lineage[(data.lineage['event'] == 'birth') & (data.lineage['reason'] != 'founder')].index
+    lineage = data.lineage.copy()
+    lineage.loc[births[:4], 'operator'] = ['migrant', 'woken', 'gaussian', 'merge']
+    rows = next(rows for rows in chart_population(replace(data, lineage=lineage)).to_dict()['datasets'].values()
+                if 'what' in rows[0])
+    assert {'migrant', 'woken', 'child', 'merge'} <= {row['what'] for row in rows}
+
+
 def test_intervals_of_shares_end_where_shares_end():
     runs = [gather(records(generations=6, size=6, tries=1, seed=s), about={'seed': s}) for s in (0, 1, 2)]
     band = next(rows for rows in chart_accuracy(runs).to_dict()['datasets'].values() if 'mean' in rows[0])
