@@ -285,11 +285,11 @@ def watch(run: Annotated[Path, typer.Argument(help='The folder of a run or of is
 @app.command()
 def doctor(json: Annotated[bool, typer.Option('--json', help='One JSON object instead of a table.')] = False):
     "Versions, devices, folders and hosts: what is here, and what is missing. Never goes online."
-    from evolora.cli.doctor import examine
+    from evolora.cli.doctor import examine, tell
     table = examine()
     missing = bool((table.verdict == 'missing').any())
     if json: print(dumps({'name': 'doctor', 'rows': table.to_dict('records'), 'ready': not missing}))
-    else: show(table, 'What was found')
+    else: tell(table)
     if missing: raise typer.Exit(1)
 
 # %% ../../nbs/16_cli/14_app.ipynb #d49ba36a
