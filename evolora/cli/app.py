@@ -102,7 +102,7 @@ def _pages(runs: list[Path], out: Path | None = None, html: bool = False) -> lis
     from evolora.analysis.run_charts import CHARTS
     from evolora.analysis.run_dashboard import dashboard
     from evolora.analysis.run_report import report
-    steps = len(runs) + (len(CHARTS) if len(runs) == 1 else 2) + 1
+    steps = len(runs) + len(CHARTS) + 1     # or fewer, where not all runs have something to draw
     with progress(stays=False) as bar:
         done = [report(runs, out, log=bar.steps('report', steps))]
         if html: done.append(dashboard(runs, done[0].parent / 'dashboard.html', log=bar.steps('dashboard', steps)))

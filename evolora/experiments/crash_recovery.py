@@ -319,7 +319,7 @@ def weight(folder: str | Path, host: Host, *, organelles: int = 64, generations:
     with begin_session(Path(folder) / 'weight', host, config, seed=seed, every=generations + 1) as session:
         for _ in range(generations):
             start = time.perf_counter()
-            session.run.record(session.ecology.step())
+            session.step()
             lived.append(time.perf_counter() - start)
             start = time.perf_counter()
             session.save()

@@ -136,7 +136,7 @@ def test_the_dormant_hold_little_and_do_not_answer(data):
     answered = set(zip(data.episodes['organelle'], data.episodes['generation']))
     expected = {(who, g) for g, who, share in held.itertuples(index=False) if share < .2 and (who, g) not in answered}
     assert asleep == expected != set() and (table['start'] < table['end']).all()
-    assert not len(dormant_table(replace(data, asleep=0.)))
+    assert not len(dormant_table(replace(data, config={'market': {'asleep': 0.}})))
 
 
 def test_lives_are_hollow_where_they_are_dormant(data):
@@ -144,7 +144,7 @@ def test_lives_are_hollow_where_they_are_dormant(data):
     hollow = next(f for f in frames if list(f) == ['organelle', 'start', 'end'])
     assert np.allclose(hollow[['start', 'end']] + .5, dormant_table(data)[['start', 'end']])
     assert 'hollow: dormant, below 20%' in str(chart_lineage(data).to_dict()['title'])
-    assert 'hollow' not in str(chart_lineage(replace(data, asleep=0.)).to_dict()['title'])
+    assert 'hollow' not in str(chart_lineage(replace(data, config={'market': {'asleep': 0.}})).to_dict()['title'])
 
 
 def test_a_page_has_no_section_of_what_did_not_happen(data):
