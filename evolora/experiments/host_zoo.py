@@ -166,7 +166,7 @@ def zoo_row(name: str, seed: int = 0) -> dict:
     try: row |= vars(check_learning(population, 'local'))
     except ValueError as e: return row | dict(learns=f'refused: {e}', export='')
     one = population.birth(rank=2)
-    # Born, it changes nothing; and were the factors larger, rounding alone would move some answers by thousandths of a nat.
+    # Born, it changes nothing; and with larger factors rounding alone moves some answers by thousandths of a nat.
     population.write(one.id, {n: (A, .1 * torch.randn(B.shape, generator=torch.Generator().manual_seed(seed)))
                               for n, (A, B) in population.factors(one.id).items()})
     return row | dict(trees=takes_trees(host, 48), learns='right' if _lives(host) else 'wrong',
