@@ -767,5 +767,9 @@ def test_posts_stand_in_one_order_before_and_after_a_resume(tmp_path, host):
     config = preset('debug').but(variation={'every': 2}, society={'board': {}})
     with begin_session(tmp_path / 'run', host, config, seed=1) as session:
         session.live(4, log=None)
-        state = session.ecology.society['board'].state()
+        board = session.ecology.society['board']
+        state = board.state()
+        assert len(board.posts) > 1
+        board.posts = {family: board.posts[family] for family in reversed(board.posts)}     # first posted to, then
+        assert board.state() == state
     with resume_session(tmp_path / 'run', host) as again: assert again.ecology.society['board'].state() == state
