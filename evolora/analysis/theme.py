@@ -154,9 +154,10 @@ def causes(knobs: pd.DataFrame, lineage: pd.DataFrame) -> list[dict]: # tables o
         born['generation'], born['parents'], born['operator'], born['organelle'])]
     found = {}
     for g, text in (*turned, *arrived): found.setdefault(int(g), []).append(text)
-    words = len(found) <= _WORDS
-    return [dict(generation=g, cause='; '.join(found[g])[:200], label='; '.join(found[g])[:28] if words else '')
-            for g in sorted(found)[-_CAUSES:]]
+    said = {g: '; '.join(texts) for g, texts in found.items()}
+    short = lambda text: text if len(text) <= 28 else f'{text[:27]}…'
+    return [dict(generation=g, cause=said[g][:200], label=short(said[g]) if len(said) <= _WORDS else '')
+            for g in sorted(said)[-_CAUSES:]]
 
 def cause_layers(data, x: alt.X) -> list[alt.Chart]: # `causes`, as a table or by name
     "A thin mark where something was done, with words along it where there are few"
