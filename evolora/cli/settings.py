@@ -51,9 +51,11 @@ def _lines(row: dict, other, whose: str) -> str:
     "A setting in a few lines: name and value, what it is elsewhere, unit and bounds, and its meaning"
     beside = 'as by default' if row['value'] == other and whose == 'default' else f'{whose}: {_brief(other)}'
     facts = ', '.join(filter(None, (beside, row['unit'], row['bounds'])))
-    meaning = textwrap.fill(row['meaning'], min(100, shutil.get_terminal_size().columns) - 1, initial_indent='    ',
-                            subsequent_indent='    ')
-    return f"{row['setting']} = {_brief(row['value'])}   ({facts})\n{meaning}"
+    width = min(100, shutil.get_terminal_size().columns) - 1
+    first, below = f"{row['setting']} = {_brief(row['value'])}", dict(width=width, subsequent_indent='    ')
+    whole = f'{first}   ({facts})'
+    if len(whole) > width: whole = first + '\n' + textwrap.fill(f'    ({facts})', **below)     # no cut in a value
+    return f'{whole}\n' + textwrap.fill(f"    {row['meaning']}", **below)
 
 def config(name: Annotated[str, typer.Argument(
                metavar='PRESET', help='stakes, ecology, real, worlds, single, frozen, simple, relaxed, relaxed-debug, '

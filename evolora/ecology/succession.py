@@ -12,8 +12,9 @@ from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 from fastcore.basics import patch
-from scipy.stats import f as f_distribution, spearmanr
+from scipy.special import fdtrc
 
 from .price_equation import Descent, PriceTerms, price_terms
 from .parts import Bill
@@ -60,7 +61,7 @@ class Census(NamedTuple):
         seen, noise = n * (between**2).sum() / (k - 1), (rest**2).sum() / ((k - 1) * (n - 1))
         # Equal but for rounding is no difference.
         if seen <= 1e-18: return Luck(0., 1.)
-        return Luck(float(max(0., 1 - noise / seen)), float(f_distribution.sf(seen / noise, k - 1, (k - 1) * (n - 1)))
+        return Luck(float(max(0., 1 - noise / seen)), float(fdtrc(k - 1, (k - 1) * (n - 1), seen / noise))
                     if noise else 0.)
 
     def __repr__(self) -> str:
@@ -225,4 +226,5 @@ def _children(self: Succession, found: Census, young: Census) -> dict[str, dict]
 def _income(self: Succession, worth: dict[str, float]) -> float:
     "The rank correlation of what organelles earned since the last census and what they are worth; nan if unknown"
     both = np.array([(self.earned[id], x) for id, x in worth.items() if id in self.earned])
-    return float(spearmanr(*both.T)[0]) if len(both) > 1 and (both.max(0) > both.min(0)).all() else float('nan')
+    if len(both) < 2 or (both.max(0) == both.min(0)).any(): return float('nan')
+    return float(pd.DataFrame(both).corr('spearman').iat[0, 1])     # scipy.stats takes half a second to import

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -605,6 +605,28 @@ def test_who_waits_sees_a_bar_that_goes_when_it_is_done(cli, world, monkeypatch,
     assert cli('report', run, other, '--html', '--out', 'both')[0] == 0
     drawn = len(seen) // 2 - 3          # charts for which both have something to show; two readings, one page
     assert seen == ['report'] * (drawn + 3) + ['dashboard'] * (drawn + 3) and drawn >= 1
+
+
+@pytest.mark.parametrize('word, command', [('dashboard', 'report RUN --html'), ('resume', 'run --resume'),
+                                          ('presets', 'config')])
+def test_what_is_looked_for_under_another_name_is_found(cli, word, command): refuses(cli, word, 'x', named=command)
+
+
+def test_a_preset_may_be_called_one(cli):
+    assert cli('run', '--preset', 'debug', '--dry-run') == cli('run', '--config', 'debug', '--dry-run')
+
+
+def test_who_waits_for_the_libraries_is_told_before_anything_else(cli, world, monkeypatch):
+    said = []
+    monkeypatch.setattr('evolora.cli.hosts.meanwhile', lambda look, **how: nullcontext(said.append(look())))
+    assert cli('run', '--preset', 'debug', '--dry-run')[0] == 0 and said[0].startswith('loading the libraries')
+
+
+def test_a_value_of_a_configuration_is_not_cut(cli, monkeypatch):
+    monkeypatch.setenv('COLUMNS', '50')
+    lines = cli('config', 'debug')[1].splitlines()
+    assert lines[0] == 'cells = ["string.sort:1", "logic.bool:1", "math:1"]' and lines[1].startswith('    (default')
+    assert all(len(line) <= 50 for line in lines if line.startswith(' '))
 
 
 def test_any_living_organelle_and_the_host_can_be_asked(cli, world):
