@@ -1,6 +1,6 @@
 """The README's pictures of a run: what its report and its dashboard begin with, and its lives.
 
-    python tests/pictures.py runs/ecology-seed0 nbs/images
+    python tests/pictures.py runs/stakes-seed0 nbs/images
 
 The report and the dashboard are written into the run's folder first. The picture of the lab comes from test_browser.py.
 """

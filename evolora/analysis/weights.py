@@ -196,11 +196,12 @@ def chart_similarity(table: pd.DataFrame) -> alt.LayerChart:
     x = alt.X('other:N', sort=names, title=title, axis=alt.Axis(labelAngle=0 if few else -90))
     base = alt.Chart(flat).encode(x=x, y=alt.Y('one:N', sort=names, title='organelle'))
     scale = alt.Scale(domain=[-1, 1], scheme='blueorange')
-    fields = base.mark_rect(stroke='white', strokeWidth=.6).encode(
-        color=alt.condition('isValid(datum.cosine)', alt.Color('cosine:Q', title='cosine', scale=scale),
-                            alt.value('#e4e4e4')),
-        tooltip=['one:N', 'other:N', alt.Tooltip('cosine:Q', format='.3f')])
-    drawn = [fields] + [_numbers(base, 'cosine:Q', '.2f', '!isValid(datum.cosine) || abs(datum.cosine) < .65')] * few
+    there, tips = 'isValid(datum.cosine)', ['one:N', 'other:N', alt.Tooltip('cosine:Q', format='.3f')]
+    said, none = base.transform_filter(there), base.transform_filter(f'!{there}')
+    fields = [none.mark_rect(stroke='white', strokeWidth=.6, color='#cccccc').encode(tooltip=tips[:2]),
+              said.mark_rect(stroke='white', strokeWidth=.6).encode(alt.Color('cosine:Q', title='cosine', scale=scale),
+                                                                    tooltip=tips)]
+    drawn = fields + [_numbers(said, 'cosine:Q', '.2f', 'abs(datum.cosine) < .65')] * few
     apart = table.to_numpy()[~np.eye(len(table), dtype=bool)]
     span = f'from {np.nanmin(apart):.2f} to {np.nanmax(apart):.2f}' if np.isfinite(apart).any() else 'of no pair'
     return alt.layer(*drawn).properties(

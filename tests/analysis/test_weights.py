@@ -5,8 +5,10 @@ import shutil
 
 import altair as alt
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+import vl_convert
 from scripted import moved
 
 from evolora.evaluation.free_questions import question
@@ -238,3 +240,9 @@ def test_births_that_do_not_fit_are_refused(folder, tmp_path):
         with pytest.raises(ValueError, match='expected the state of an ecology'):
             resume_session(where, next(iter(folder[1].values())))
     assert read_births(checkpoints(folder[0])[-1], colony(*folder)[0]) and latest.exists()
+
+
+def test_what_adds_nothing_is_grey_and_has_no_number():
+    table = pd.DataFrame([[1., .5, np.nan], [.5, 1., np.nan], [np.nan] * 3], index=list('abc'), columns=list('abc'))
+    svg = vl_convert.vegalite_to_svg(chart_similarity(table).to_dict())
+    assert svg.count('fill="#cccccc"') == 5 and svg.count('>0.50<') == 2 and 'null' not in svg
