@@ -39,7 +39,7 @@ HEAVY = {
     'altair': ({'analysis', 'lab', 'attention.report', 'training.live'}, {'cli', 'experiments'}),
     'vl_convert': ({'analysis'}, set()),
     'ipywidgets': ({'lab', 'attention.report.panel', 'islands.islands_view'}, set()),
-    'IPython': ({'lab', 'training.live', 'islands.islands_view'}, set()),           # which cell is run
+    'IPython': ({'lab', 'training.live', 'islands.islands_view', 'analysis.claims'}, set()),
 }
 LIKE_TORCH = {'transformers', 'peft', 'accelerate', 'safetensors.torch'}    # importing these imports torch
 # Modules that load no torch, beside those of utils, economy, tasks and cli: what reads a run starts at once.

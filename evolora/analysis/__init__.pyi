@@ -1,4 +1,5 @@
 from . import answers as answers
+from . import claims as claims
 from . import gate_charts as gate_charts
 from . import offline_page as offline_page
 from . import run_animation as run_animation
@@ -69,4 +70,7 @@ from .run_report import (
 )
 from .run_animation import (
     Panel as Panel, frame as frame, panel as panel, panels as panels, timeline as timeline,
+)
+from .claims import (
+    claim as claim, compared as compared,
 )
