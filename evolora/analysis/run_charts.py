@@ -25,7 +25,7 @@ from .tables import (COMPUTE, EVOLUTION, RunData, age_table, balances, cell_hist
                                      pool, summary)
 from .theme import (alt, BLUE, GREEN, GREY, INDIGO, OKABE_ITO, OLIVE, ORANGE, PALE, PURPLE, VERMILION,
                                     binned, bundle, in_world, lacks, nothing, one_of, over_time, per, png_of, rounded,
-                                    sampled, save_chart, setup, step_for)
+                                    reference_line, sampled, save_chart, setup, step_for)
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #3ec161bf
 _all_ = ['OKABE_ITO', 'bundle', 'lacks', 'png_of', 'save_chart', 'setup']
@@ -77,7 +77,8 @@ def _ends(marks: pd.DataFrame, style: str) -> str:
     return 'from ' + ' to '.join(format(marks['mean'].iloc[i], style) for i in (0, -1))
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #aacf3e4e
-def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, style: str) -> alt.LayerChart:
+def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, style: str,
+             line: Sequence[alt.Chart] = ()) -> alt.LayerChart: # to compare them with
     "A rate of several runs, and the mean of each configuration with its interval"
     longest = max(runs, key=lambda run: run.generations['generation'].max())
     step = max(step_for(run, min(250, max(25, 3000 // len(runs)))) for run in runs)
@@ -97,7 +98,7 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
         lines.mark_line(strokeWidth=1, opacity=.6, color=GREY, point=point).encode(
             tooltip=['run:N', 'configuration:N', f'{rate}:Q'], **{'color': paint} if many else {}),
         base.mark_line(strokeWidth=3, point=point).encode(
-            y='mean:Q', tooltip=tips, strokeDash=alt.StrokeDash('configuration:N', sort=found, legend=None)),
+            y='mean:Q', tooltip=tips, strokeDash=alt.StrokeDash('configuration:N', sort=found, legend=None)), *line,
     ).properties(title=alt.Title(f'{name} of {len(runs)} runs', subtitle=(
         f"thin: one run, per {per(step)}; thick: the mean of those {'of its colour ' if many else ''}that got so far; "
         'band: from three runs on, its 95 % interval (t)')),
@@ -105,10 +106,12 @@ def _several(runs: list[RunData], rate: str, name: str, title: str, color: str, 
 
 # %% ../../nbs/10_analysis/07_run_charts.ipynb #258aa8da
 @partial(in_world, together=True, marked=True)
-def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.LayerChart:
+def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5,
+                   host: float | None = None) -> alt.LayerChart: # what the untouched host has, sampled as in a life
     "Share of right answers in each generation with its 95 % interval, and the trend; of several runs their mean"
     runs, title = _runs(data), 'accuracy (share of right answers)'
-    if len(runs) > 1: return _several(runs, 'accuracy', 'Accuracy', title, BLUE, '.0%')
+    line = [] if host is None else reference_line(host, 'untouched host', title, '.0%')
+    if len(runs) > 1: return _several(runs, 'accuracy', 'Accuracy', title, BLUE, '.0%', line)
     step = step_for(runs[0], 250)
     table = _trend(runs[0], window, step)
     base = alt.Chart(table).encode(x=over_time(runs[0]))
@@ -120,7 +123,7 @@ def chart_accuracy(data: RunData | Iterable[RunData], *, window: int = 5) -> alt
         band.encode(y=y, y2='high:Q'),
         base.mark_point(size=22, filled=True, opacity=.75, color=BLUE).encode(
             y='accuracy:Q', tooltip=['generation:Q', 'episodes:Q', *rates]),
-        base.mark_line(strokeWidth=3, color=BLUE).encode(y='trend:Q'),
+        base.mark_line(strokeWidth=3, color=BLUE).encode(y='trend:Q'), *line,
     ).properties(title=alt.Title('Accuracy by generation', subtitle=subtitle),
                  description=f"Accuracy: {_from_to(runs[0], 'accuracy', '.0%')}")
 
@@ -132,12 +135,10 @@ def chart_roi(data: RunData | Iterable[RunData], *, window: int = 5) -> alt.Laye
     step = step_for(runs[0], 250)
     base = alt.Chart(_trend(runs[0], window, step)).encode(x=over_time(runs[0]))
     y = alt.Y('roi:Q', title=title, scale=alt.Scale(zero=True))
-    even = alt.Chart(pd.DataFrame({'roi': [1.], 'label': ['break-even']})).encode(y=y)
     tips = ['generation:Q', *(alt.Tooltip(f'{name}:Q', format='.2f') for name in ('roi', 'revenue', 'cost'))]
     subtitle = f'square: {one_of(step)}; line: the last {window} squares pooled'
     return alt.layer(
-        even.mark_rule(strokeDash=[5, 4], color=GREY),
-        even.mark_text(align='left', dx=5, color=GREY, fontSize=11).encode(x=alt.value('width'), text='label:N'),
+        *reference_line(1., 'break-even', title),
         base.mark_point(size=28, filled=True, opacity=.75, color=VERMILION, shape='square').encode(y=y, tooltip=tips),
         base.mark_line(strokeWidth=3, color=VERMILION).encode(y='roi_trend:Q'),
     ).properties(title=alt.Title('Return on cost (ROI) by generation', subtitle=subtitle),

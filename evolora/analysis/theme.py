@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['OKABE_ITO', 'BLUE', 'ORANGE', 'GREEN', 'VERMILION', 'PURPLE', 'INDIGO', 'OLIVE', 'GREY', 'PALE', 'CAUSING',
            'SIDE_BY_SIDE', 'over_time', 'step_for', 'binned', 'per', 'one_of', 'sampled', 'rounded', 'nothing',
-           'stretches', 'world_layers', 'causes', 'cause_layers', 'beneath', 'beside_each_other', 'in_world', 'of_run',
-           'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
+           'stretches', 'world_layers', 'causes', 'cause_layers', 'beneath', 'beside_each_other', 'in_world',
+           'reference_line', 'of_run', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
 
 # %% ../../nbs/10_analysis/03_theme.ipynb #413b1d65
 import io
@@ -243,6 +243,15 @@ def in_world(draw: Callable, *, together: bool = False, # whether one chart can 
         known = [band(run.world) for run in runs]       # of several, the world that they share
         return beneath(draw(runs, *more, **how), runs[0].world if all(b == known[0] for b in known) else None)
     return drawn
+
+def reference_line(value: float, label: str, # what is written at its end
+                   title: str, form: str = '') -> list[alt.Chart]: # of the axis that it lies over, and its number format
+    "A dashed line to compare a curve with, as layers of its chart: break-even, or what the untouched host has"
+    axis = {'axis': alt.Axis(format=form)} if form else {}
+    base = alt.Chart(pd.DataFrame({'value': [value], 'label': [label]})).encode(
+        y=alt.Y('value:Q', title=title, scale=alt.Scale(zero=True), **axis))
+    return [base.mark_rule(strokeDash=[5, 4], color=GREY), base.mark_text(
+        align='left', dx=5, color=GREY, fontSize=11).encode(x=alt.value('width'), text='label:N')]
 
 def of_run(draw: Callable) -> Callable:
     "Make a function that draws the tables of a run take one, or several, however they come"
