@@ -245,8 +245,8 @@ def in_world(draw: Callable, *, together: bool = False, # whether one chart can 
     return drawn
 
 def reference_line(value: float, label: str, # what is written at its end
-                   title: str, form: str = '') -> list[alt.Chart]: # of the axis that it lies over, and its number format
-    "A dashed line to compare a curve with, as layers of its chart: break-even, or what the untouched host has"
+                   title: str, form: str = '') -> list[alt.Chart]: # of the axis it lies over, and its format
+    "A dashed line to compare a curve with, as layers of its chart: break-even, or the untouched host"
     axis = {'axis': alt.Axis(format=form)} if form else {}
     base = alt.Chart(pd.DataFrame({'value': [value], 'label': [label]})).encode(
         y=alt.Y('value:Q', title=title, scale=alt.Scale(zero=True), **axis))
