@@ -45,6 +45,11 @@ class Generation:
     tasks: list[dict] | None = None                 # what was asked, and the right answers
 
     @property
+    def accuracy(self) -> float | None:
+        "The share of its sampled answers that were right; None without any"
+        return self.row['accuracy']
+
+    @property
     def tables(self) -> dict[str, list[dict]]:
         "The rows that this generation adds to each table of a run; ValueError once they have been let go"
         if self.episodes is None: raise ValueError(f"expected the tables of generation {self.row['generation']}, got "

@@ -5,6 +5,7 @@ from . import families as families
 from . import family as family
 from . import forms as forms
 from . import language as language
+from . import question_set as question_set
 from . import regex_puzzles as regex_puzzles
 from . import regexes as regexes
 from . import splits as splits
@@ -71,4 +72,7 @@ from .curriculum import (
 from .worlds import (
     SCHEDULES as SCHEDULES, World as World, WorldConfig as WorldConfig, absent as absent, drawn as drawn,
     new as new, recurring as recurring, register_schedule as register_schedule, skewed as skewed,
+)
+from .question_set import (
+    MOST as MOST, QuestionSet as QuestionSet, near_duplicates as near_duplicates,
 )

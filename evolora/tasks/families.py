@@ -118,7 +118,8 @@ def _look(family: Family, depth: int, n: int = 400) -> str:
     others = [t.answer for t in tasks[:8] if isinstance(t, Task)]
     if fault := next(filter(None, (_fault(family, t, depth, others) for t in tasks)), ''): return fault
     different = len({t.prompt for t in tasks})
-    if different < .75 * n: return f"expected {.75 * n:.0f} different questions in {n}, got {different}; draw from more"
+    if family.questions is None and different < .75 * n:
+        return f"expected {.75 * n:.0f} different questions in {n}, got {different}; draw from more"
     return ''
 
 def nearly(answer: str) -> tuple[str, ...]:

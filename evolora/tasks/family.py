@@ -56,6 +56,7 @@ class Family:
     instruction = 'Reply with the answer only.'     # how an answer has to look, in words to put behind a question
     extraction = 'the last line'                    # in words: which part of a longer reply counts as the answer
     habits: tuple[str, ...] = ()                    # other conventions under which the question has another answer
+    questions: int | None = None                    # how many there are, where they come from a list
     def __repr__(self) -> str: return f'{type(self).__name__}({self.name!r}, depths {self.lowest} to {MAX_DEPTH})'
     @property
     def depths(self) -> range: return range(self.lowest, MAX_DEPTH + 1)

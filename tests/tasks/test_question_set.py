@@ -1,0 +1,105 @@
+"""A list of questions of a user's own is a family that an ecology lives on, and that cannot leak."""
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from evolora.ecology.config import load_config
+from evolora.ecology.ecology import Ecology
+from evolora.host.model import load_host
+from evolora.tasks.families import FAMILIES, Cell, register_family
+from evolora.tasks.question_set import QuestionSet, near_duplicates
+from evolora.tasks.splits import stream_of
+from evolora.tasks.task_sets import draw_tasks
+
+ROWS = [{'question': f'Sort the letters: {w}', 'answer': ''.join(sorted(w))}
+        for w in (a + b + c for a in 'qwertzuiop' for b in 'asdfgh' for c in 'yxcv')]
+
+
+@pytest.fixture
+def own():
+    before = dict(FAMILIES.own)
+    yield lambda *a, **k: register_family(QuestionSet(*a, **k))
+    for name in set(FAMILIES.own) - set(before):
+        del FAMILIES[name], FAMILIES.own[name]
+
+
+def test_an_ecology_lives_on_a_list(own):
+    own('letters', ROWS)
+    config = load_config('debug').but(cells=['letters:1'])
+    ecology = Ecology(load_host('embedded', threads=1), config)
+    ecology.run(2, log=None)
+    asked = {row['task'] for row in ecology.table('episodes').to_dict('records')}
+    known = {t.prompt: stream_of(t) for t in FAMILIES['letters'].tasks}
+    prompts = [row['prompt'] for row in ecology.table('tasks').to_dict('records')]
+    assert asked and {known[p] for p in prompts} == {'train'}
+
+
+def test_streams_never_share_a_question_or_a_near_duplicate():
+    shouted = [row | {'question': row['question'].replace(':', ' ;').upper()} for row in ROWS[::3]]
+    rows = ROWS + shouted
+    family = QuestionSet('letters', rows)
+    where = {}
+    for task in family.tasks:
+        if stream := stream_of(task): where.setdefault(task.prompt.replace(' ;', ':').casefold(), set()).add(stream)
+    assert max(map(len, where.values())) == 1 and len(family.leaks()) == len(ROWS[::3])
+
+
+def test_a_list_is_the_same_from_everywhere(tmp_path):
+    (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, ROWS)))
+    pd.DataFrame(ROWS).to_csv(tmp_path / 'a.csv', index=False)
+    sources = ROWS, tmp_path / 'a.jsonl', tmp_path / 'a.csv', pd.DataFrame(ROWS)
+    one, *others = [QuestionSet('x', source).tasks for source in sources]
+    assert all(tasks == one for tasks in others)
+
+
+def test_its_fingerprint_follows_what_it_asks_and_how_it_grades(own):
+    a = own('one_list', ROWS)
+    first = FAMILIES.own['one_list']
+    register_family(QuestionSet('one_list', ROWS[:-1], grade=lambda reply, task: reply == task.answer), replace=True)
+    assert FAMILIES.own['one_list'] != first and a.questions == len(ROWS)
+
+
+def test_a_function_that_grades_beyond_its_bounds_is_named():
+    with pytest.raises(ValueError, match='expected 0 to 1, got 7'): QuestionSet('x', ROWS, grade=lambda reply, task: 7)
+
+
+@given(st.lists(st.text('ab ,.', max_size=60), max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_near_duplicates_are_groups(texts):
+    groups = near_duplicates(texts)
+    places = [i for group in groups for i in group]
+    assert len(places) == len(set(places)) and all(len(group) > 1 for group in groups)
+    assert all(0 <= i < len(texts) for i in places)
+    same = {}
+    for i, text in enumerate(texts): same.setdefault(text, []).append(i)
+    for alike in same.values():     # equal texts stand together
+        if len(alike) > 1: assert any(set(alike) <= set(group) for group in groups)
+
+
+def test_many_questions_are_compared_in_time_that_grows_with_them():
+    words = [f'word{i}' for i in range(500)]
+    texts = [' '.join(words[(i * 7 + j * (1 + i % 11)) % 500] for j in range(30)) for i in range(3000)]
+    texts.append(texts[17] + ' indeed')
+    assert any({17, 3000} <= set(group) for group in near_duplicates(texts))
+
+
+def test_a_run_on_a_list_goes_on_with_the_list(tmp_path):
+    "As a user does it: a file of parts, a run, and its resume without the file is refused by name"
+    (tmp_path / 'mine.jsonl').write_text('\n'.join(map(json.dumps, ROWS)))
+    (tmp_path / 'mine.py').write_text(
+        'from evolora.tasks.families import register_family\nfrom evolora.tasks.question_set import QuestionSet\n'
+        "register_family(QuestionSet('letters', 'mine.jsonl'))\n")
+    def evolora(*arguments):
+        return subprocess.run([sys.executable, '-c', 'from evolora.cli.app import main; main()', *arguments],
+                              cwd=tmp_path, capture_output=True, text=True)
+    cells = 'cells=["letters:1"]'
+    made = evolora('--parts', 'mine.py', 'run', '--preset', 'debug', '--set', cells, '--generations', '2',
+                   '--out', 'a')
+    assert made.returncode == 0, made.stderr
+    assert evolora('--parts', 'mine.py', 'run', '--resume', 'a', '--generations', '3').returncode == 0
+    alone = evolora('run', '--resume', 'a', '--generations', '4')
+    assert alone.returncode == 2 and 'letters' in alone.stderr and len(alone.stderr.splitlines()) == 1
