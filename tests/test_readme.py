@@ -1,5 +1,9 @@
 "README.md is nbs/index.ipynb, and its links lead somewhere."
+import base64
+import json
 import re
+import subprocess
+import sys
 
 import nbformat
 import pytest
@@ -66,3 +70,19 @@ def test_what_a_reader_sees_is_what_is_rendered(tmp_path):
 def test_a_picture_as_output_is_refused(tmp_path):
     picture = nbformat.v4.new_code_cell('chart', outputs=[output(**{'image/png': 'iVBORw0KGgo='})])
     with pytest.raises(ValueError, match='save the picture in nbs/images/'): render(write(tmp_path, picture))
+
+
+def test_the_lab_opens_with_the_picture_of_the_readme():
+    "Copies of the lab's notebooks lie anywhere, so the picture travels inside the first one"
+    cells = json.loads((ROOT / 'nbs/lab/01_step_generations.ipynb').read_text())['cells']
+    inside = [cell['attachments']['loop.svg']['image/svg+xml'] for cell in cells if 'attachments' in cell]
+    assert [base64.b64decode(x) for x in inside] == [(ROOT / 'nbs/images/loop.svg').read_bytes()]
+    assert 'attachment:loop.svg' in str(cells) and 'images/loop.svg' in (ROOT / 'README.md').read_text()
+
+
+@pytest.mark.slow
+def test_the_script_of_the_readme_prints_what_stands_below_it():
+    text = (ROOT / 'README.md').read_text()
+    script, printed = re.search(r"```python\n(from evolora import Ecology\n.*?)```\n\n```\n(.*?)```", text, re.S).groups()
+    made = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, cwd=ROOT)
+    assert (made.returncode, made.stdout) == (0, printed), made.stderr
