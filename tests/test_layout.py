@@ -303,7 +303,7 @@ def test_there_are_charts_to_hear_and_a_mute_one_is_found(tmp_path):
 
 
 # A slider is dead without a kernel, so nothing of it is kept; the prose around it describes what is seen.
-SLIDERS = {'05_believing_a_merge.ipynb': {'874da062'}, '04_energy_and_survival.ipynb': {'28564cc1'}}
+SLIDERS = {'05_believing_a_merge.ipynb': {'874da062'}}
 SILENT = {'setup', 'cleanup', 'close'}      # what is called for what it does
 
 

@@ -83,6 +83,7 @@ def test_the_lab_opens_with_the_picture_of_the_readme():
 @pytest.mark.slow
 def test_the_script_of_the_readme_prints_what_stands_below_it():
     text = (ROOT / 'README.md').read_text()
-    script, printed = re.search(r"```python\n(from evolora import Ecology\n.*?)```\n\n```\n(.*?)```", text, re.S).groups()
+    wanted = r"```python\n(from evolora import Ecology\n.*?)```\n\n```\n(.*?)```"
+    script, printed = re.search(wanted, text, re.S).groups()
     made = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, cwd=ROOT)
     assert (made.returncode, made.stdout) == (0, printed), made.stderr
