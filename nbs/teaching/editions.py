@@ -4,7 +4,7 @@
     python nbs/teaching/editions.py answers ~/course-with-answers
     python nbs/teaching/editions.py students ~/course --only 01 03 05 --without-outputs
 
-An exercise is a markdown cell that begins with `### Exercise`; its answer is folded into `<details>`. Students get the
+An exercise is a markdown cell with a heading `### Exercise …`; its answer is folded into `<details>`. Students get the
 question and an empty cell below it. The tutorials themselves stay as they are, and nothing is overwritten.
 """
 import argparse
@@ -22,7 +22,7 @@ LINK = re.compile(r'(?<=\]\()\.\./([^)]+)(?=\))')
 HOME = 'https://github.com/evolora/evolora/blob/main/nbs/'
 
 
-def is_exercise(cell): return cell.cell_type == 'markdown' and cell.source.lstrip().startswith('### Exercise')
+def is_exercise(cell): return cell.cell_type == 'markdown' and re.search('^### Exercise', cell.source, re.MULTILINE)
 
 
 def open_exercises(nb):
