@@ -22,7 +22,8 @@ LINK = re.compile(r'(?<=\]\()\.\./([^)]+)(?=\))')
 HOME = 'https://github.com/evolora/evolora/blob/main/nbs/'
 
 
-def is_exercise(cell): return cell.cell_type == 'markdown' and re.search('^### Exercise', cell.source, re.MULTILINE)
+def is_exercise(cell):
+    return cell.cell_type == 'markdown' and bool(re.search('^### Exercise', cell.source, re.MULTILINE))
 
 
 def open_exercises(nb):
