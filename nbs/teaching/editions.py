@@ -18,6 +18,7 @@ from nbformat.v4 import new_code_cell
 
 SOURCE = Path(__file__).resolve().parents[1]
 ANSWER = re.compile(r'\n*<details>\s*<summary>Answer</summary>.*?</details>\n*', re.DOTALL)
+DATA = re.compile(r'''(?<=['"])\.\./(?=(?:experiments|results)/)''')      # committed results that cells read
 LINK = re.compile(r'(?<=\]\()\.\./([^)]+)(?=\))')
 HOME = 'https://github.com/evolora/evolora/blob/main/nbs/'
 
@@ -56,11 +57,21 @@ def write(kind, folder, only=(), outputs=True):
         n = open_exercises(nb) if kind == 'students' else sum(map(is_exercise, nb.cells))
         for cell in nb.cells:
             if cell.cell_type == 'markdown': cell.source = own_links(cell.source, temporary)
-            elif not outputs: cell.outputs, cell.execution_count = [], None
+            else: cell.source = own_data(cell.source, temporary)
+            if cell.cell_type == 'code' and not outputs: cell.outputs, cell.execution_count = [], None
         nbformat.write(nb, temporary / path.name)
         made.append((path.name, n))
     temporary.rename(folder)
     return made
+
+
+def own_data(source, folder):
+    "A cell that reads committed results reads those beside it, which come along: some seven megabytes"
+    if DATA.search(source):
+        for name in ('experiments', 'results'):
+            shutil.copytree(SOURCE / name, folder / name, dirs_exist_ok=True,
+                            ignore=shutil.ignore_patterns('*.ipynb', '.ipynb_checkpoints'))
+    return DATA.sub('', source)
 
 
 def own_links(text, folder):

@@ -51,6 +51,19 @@ def test_links_of_a_copy_lead_somewhere(tmp_path):
                 if not re.match(r'[a-z]+:', target): assert (path.parent / target).exists(), (path.name, target)
 
 
+def test_what_a_copy_reads_lies_beside_it(tmp_path):
+    editions.write('students', tmp_path / 'course')
+    read = 0
+    for path in (tmp_path / 'course').glob('*.ipynb'):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type != 'code': continue
+            assert '../' not in cell.source, (path.name, cell.id)
+            for target in re.findall(r'''['"]((?:experiments|results)/[^'"{]*)''', cell.source):
+                assert (path.parent / target).exists(), (path.name, target)
+                read += 1
+    assert read >= 10
+
+
 def test_outputs_can_be_left_out_and_pages_chosen(tmp_path):
     made = editions.write('answers', tmp_path / 'course', ['01'], outputs=False)
     nb = nbformat.read(tmp_path / 'course' / made[0][0], as_version=4)
