@@ -87,3 +87,13 @@ def test_the_script_of_the_readme_prints_what_stands_below_it():
     script, printed = re.search(wanted, text, re.S).groups()
     made = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, cwd=ROOT)
     assert (made.returncode, made.stdout) == (0, printed), made.stderr
+
+
+@pytest.mark.slow
+def test_the_generation_that_the_readme_shows_is_lived_again():
+    text = (ROOT / 'README.md').read_text()
+    script, shown = re.search(r'```python\n(from evolora.ecology.config[^`]*?records\[-1\])\n```\n\n([^\n]*)', text).groups()
+    made = subprocess.run([sys.executable, '-c', script.replace('records[-1]', 'print(records[-1].ticker())')],
+                          capture_output=True, text=True, cwd=ROOT)
+    timeless = [re.sub(r' \| [0-9.]+ s$', '', line) for line in (made.stdout.strip(), shown)]
+    assert made.returncode == 0 and timeless[0] == timeless[1], (made.stdout, shown, made.stderr)
