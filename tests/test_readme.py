@@ -92,7 +92,8 @@ def test_the_script_of_the_readme_prints_what_stands_below_it():
 @pytest.mark.slow
 def test_the_generation_that_the_readme_shows_is_lived_again():
     text = (ROOT / 'README.md').read_text()
-    script, shown = re.search(r'```python\n(from evolora.ecology.config[^`]*?records\[-1\])\n```\n\n([^\n]*)', text).groups()
+    wanted = r'```python\n(from evolora.ecology.config[^`]*?records\[-1\])\n```\n\n([^\n]*)'
+    script, shown = re.search(wanted, text).groups()
     made = subprocess.run([sys.executable, '-c', script.replace('records[-1]', 'print(records[-1].ticker())')],
                           capture_output=True, text=True, cwd=ROOT)
     timeless = [re.sub(r' \| [0-9.]+ s$', '', line) for line in (made.stdout.strip(), shown)]

@@ -20,7 +20,7 @@ RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
 COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_default', 'selection_longer',
              'selection_longest', 'society_allocation', 'society_archive', 'society_confirmation', 'society_hazard',
-             'society_screen', 'untuned',
+             'society_real', 'society_screen', 'untuned',
              'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts',
              'worlds_rivals', 'worlds_seats', 'worlds_static')
 
@@ -55,7 +55,7 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('worlds_parts', 'births_other', 'bank_other', None), ('worlds_parts', 'ecology', 'drawn', None),
     ('worlds_parts', 'ecology', 'no_ageing', None), ('worlds_parts', 'ecology', 'family_books', None),
     ('worlds', 'ecology', 'reset', None), ('worlds', 'ecology', 'posterior', None),
-    ('society_confirmation', 'archive', 'ecology', None),
+    ('society_confirmation', 'archive', 'ecology', None), ('society_real', 'archive', 'ecology', None),
     ('untuned', 'ecology', 'unmerged', 'routed'), ('untuned', 'ecology', 'unmerged', 'best')])
 def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
     own = results[study]
