@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell
 
 SOURCE = Path(__file__).resolve().parents[1]
 ANSWER = re.compile(r'\n*<details>\s*<summary>Answer</summary>.*?</details>\n*', re.DOTALL)
-DATA = re.compile(r'''(?<=['"])\.\./(?=(?:experiments|results)/)''')      # committed results that cells read
+DATA = re.compile(r'''(?<=['"(])\.\./(?=(?:experiments|results)/)''')      # committed results that cells read
 LINK = re.compile(r'(?<=\]\()\.\./([^)]+)(?=\))')
 HOME = 'https://github.com/evolora/evolora/blob/main/nbs/'
 
