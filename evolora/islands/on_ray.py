@@ -102,7 +102,10 @@ class OnRay:
             look = self.ray.remote(num_cpus=0)(_reads)
             sent = {name: look.options(scheduling_strategy=on).remote(str(sign))
                     for name, on in machines(self.ray).items()}
-            blind = [name for name, one in sent.items() if self.ray.get(one) != text]
+            try: blind = [name for name, one in sent.items() if self.ray.get(one) != text]
+            except self.ray.exceptions.RayError as error:
+                raise ValueError(f"expected Ray to look at {self.folder}, got {type(error).__name__}: it ended; "
+                                 f"`evolora islands --resume {self.folder}` goes on, also without --ray") from None
         finally: sign.unlink(missing_ok=True)
         if blind: raise ValueError(
             f"expected a folder that all machines share, got {self.folder}, which {', '.join(blind[:3])} does not see; "

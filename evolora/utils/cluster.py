@@ -51,8 +51,11 @@ def join_cluster(address: str | None = None): # None: what RAY_ADDRESS says, or 
         if host: socket.create_connection((host, int(port)), timeout=20).close()       # Ray would try for minutes
         ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level='CRITICAL',
                  **(_sockets() if address == 'local' else {}))
-    except (OSError, RuntimeError, ValueError, ConnectionError) as error:
+    except Exception as error:          # Ray raises bare ones where its own processes do not come up in time
         why = ' '.join(str(error).split())
+        if address == 'local':
+            raise ValueError(f"expected Ray to start on this machine, got {why:.120}; try again when less is going "
+                             "on, or leave --ray away") from None
         raise ValueError(f"expected a Ray cluster at {address!r:.80}, got {why:.120}; start one with `ray start "
                          "--head`, or name local") from None
     return ray

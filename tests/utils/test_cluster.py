@@ -61,3 +61,12 @@ def test_a_deep_folder_for_temporary_files_leaves_room_for_the_names_of_sockets(
                                                             init=lambda **how: told.update(how)))
     cluster.join_cluster(address)
     assert told['address'] == address and told.get('_temp_dir') == asked
+
+
+def test_a_ray_that_does_not_come_up_here_is_one_line(monkeypatch):
+    def init(**how): raise Exception('The current node timed out\nduring startup.')     # as Ray 2.60 does
+    monkeypatch.setattr(cluster, 'find_spec', lambda name: SimpleNamespace(origin='ray/__init__.py'))
+    monkeypatch.setenv('RAY_AUTH_MODE', '')
+    monkeypatch.setitem(sys.modules, 'ray', SimpleNamespace(is_initialized=lambda: False, init=init))
+    with pytest.raises(ValueError, match='start on this machine, got The current node timed out during startup.; try'):
+        cluster.join_cluster('local')
