@@ -139,6 +139,7 @@ def family_hash(family: Family) -> str:
             asked = f'{t.prompt}|{t.twins}|{t.answer}|{stream_of(t)}'
             sha.update(f'{asked}|{[family.grade(t, x) for x in texts]}'.encode())
             if type(family).extract is not Family.extract: sha.update(repr([family.extract(x) for x in texts]).encode())
+    sha.update(family.content().encode())
     return sha.hexdigest()[:16]
 
 @lru_cache(maxsize=None)

@@ -61,6 +61,7 @@ class Family:
     @property
     def depths(self) -> range: return range(self.lowest, MAX_DEPTH + 1)
     def guess(self, depth: int) -> float: "`coin`, where it depends on the depth"; return self.coin
+    def content(self) -> str: "What a few draws do not show of what is asked: all of a list, say"; return ''
     def draw(self, rng: np.random.Generator, depth: int, difficulty: float) -> Task: raise NotImplementedError
     def read(self, line: str, task: Task): "The value that the answer line holds, or None"; return line or None
     def extract(self, text: str) -> str: "The part of a reply that `extraction` describes"; return final_line(text)

@@ -12,6 +12,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from io import BytesIO
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +35,7 @@ def _rows_of(source) -> Iterable[tuple[str, dict]]:
     elif isinstance(source, (str, Path)):
         path, data = Path(source), read_file(source, 64 << 20)
         if path.suffix.lower() == '.csv':
-            try: source = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict('records')
+            try: source = pd.read_csv(BytesIO(data), dtype=str, keep_default_na=False).to_dict('records')
             except (ValueError, UnicodeDecodeError) as e:
                 raise ValueError(f"{path}: expected a CSV file in UTF-8, got {str(e)[:80]}") from None
             return ((f'{path}, row {i}', row) for i, row in enumerate(source, 1))
@@ -52,8 +54,8 @@ def _lines(path: Path, data: bytes) -> Iterable[tuple[str, dict]]:
 def _text(row: dict, name: str, where: str, most: int) -> str:
     "A field of a row on one line"
     value = row.get(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-        value = f'{value:g}' if value == int(value) or isinstance(value, float) else str(value)
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        value = str(int(value)) if value == int(value) else repr(float(value))      # all of its digits: it is an answer
     text = ' '.join(value.split()) if isinstance(value, str) else ''
     if text and text.isprintable() and len(text) <= most: return text
     raise ValueError(f"{where}: expected 1 to {most} printable characters as {name}, got {value!r:.60}")
@@ -151,10 +153,12 @@ class QuestionSet(Family):
         self._depths = {d: [t for t in self.tasks if t.depth == d] for d in sorted({t.depth for t in self.tasks})}
         self._answers = {d: Counter(t.answer for t in tasks) for d, tasks in self._depths.items()}
         for row, task in zip(rows, self.tasks): self._check(row, task)
+        if missing := set(self.depths) - set(self._depths):
+            raise ValueError(f"{name}: expected depths without a gap, got none of depth {min(missing)}; number anew")
         table = self.streams()
-        if (table == 0).to_numpy().any():
-            raise ValueError(f"{name}: expected questions for all streams in each depth, got {dict(table.stack())}; "
-                             "add some, about forty are enough, or leave the depths out")
+        if empty := [f'none of depth {d} for {s}' for d in table for s in table.index if not table.at[s, d]]:
+            raise ValueError(f"{name}: expected questions for all streams, got {', '.join(empty[:4])}; add some, about "
+                             "forty of each depth are enough, or leave the depths out")
 
     @property
     def depths(self) -> range: return range(min(self._depths), max(self._depths) + 1)
@@ -181,6 +185,10 @@ class QuestionSet(Family):
         else: worth = float(self._right(text, task))
         if not 0 <= worth <= 1: raise ValueError(f"grade of {self.name} expected 0 to 1, got {worth}")
         return Grade(True, worth, worth == 1.)
+
+    def content(self) -> str:
+        "All questions and answers: with one of them changed it is another list, which no run may go on with"
+        return json.dumps([(t.prompt, t.answer, t.depth, t.twins, t.meta) for t in self.tasks])
 
     def _another(self, task: Task, rng: np.random.Generator) -> str:
         others = [a for a in self._answers[task.depth] if not self.grade(task, a).success]

@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -10,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
 from evolora.host.model import load_host
-from evolora.tasks.families import FAMILIES, Cell, register_family
+from evolora.tasks.families import FAMILIES, Cell, family_hash, register_family
 from evolora.tasks.question_set import QuestionSet, near_duplicates
 from evolora.tasks.splits import stream_of
 from evolora.tasks.task_sets import draw_tasks
@@ -103,3 +104,27 @@ def test_a_run_on_a_list_goes_on_with_the_list(tmp_path):
     assert evolora('--parts', 'mine.py', 'run', '--resume', 'a', '--generations', '3').returncode == 0
     alone = evolora('run', '--resume', 'a', '--generations', '4')
     assert alone.returncode == 2 and 'letters' in alone.stderr and len(alone.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize('value, said', [
+    (1234567, '1234567'), (10**15, '1000000000000000'), (2.0, '2'), (.1234567, '0.1234567'), (-3, '-3'),
+    (np.int64(7654321), '7654321')])
+def test_a_number_keeps_all_of_its_digits(value, said):
+    rows = [{'question': f'Which number is it, {i}?', 'answer': value} for i in range(60)]
+    family = QuestionSet('numbers', rows, grade='numeric')
+    assert {t.answer for t in family.tasks} == {said} and family.grade(family.tasks[0], said).success
+
+
+@pytest.mark.parametrize('i', [0, 17, len(ROWS) - 1])
+@pytest.mark.parametrize('field, value', [('answer', 'zzz'), ('question', 'Sort the letters: zzzz')])
+def test_one_edited_row_makes_another_list(i, field, value):
+    "A few draws would not show it, and a run would go on with other questions"
+    edited = [dict(row) for row in ROWS]
+    edited[i][field] = value
+    assert family_hash(QuestionSet('letters', ROWS)) != family_hash(QuestionSet('letters', edited))
+    assert family_hash(QuestionSet('letters', ROWS)) == family_hash(QuestionSet('letters', ROWS))
+
+
+def test_depths_have_no_gap():
+    with pytest.raises(ValueError, match='none of depth 2'):
+        QuestionSet('gap', [row | {'depth': 1 + 2 * (i % 2)} for i, row in enumerate(ROWS)])
