@@ -45,7 +45,7 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
                                                          'none.')] = None,
             generations: Annotated[int, typer.Option(min=1, help='How many each island lives through, in total; whole '
                                                      'epochs.')] = 20,
-            config: Annotated[str | None, typer.Option(help='As for `evolora run`.')] = None,
+            config: Annotated[str | None, typer.Option('--config', '--preset', help='As for `evolora run`.')] = None,
             changes: Changes = None,
             seed: Annotated[int | None, typer.Option(min=0, help='0 by default; each island has one of its own, '
                                                      'drawn from it.')] = None,
@@ -82,7 +82,7 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
                                                    "lives after the other")
     folder, plan, loaded = (_gone_on_with(resume, out, told, device, dtype, threads) if resume else
                             _begun(out, asked, generations, config, changes_of(changes), seed, host, device, dtype,
-                                   threads))
+                                   threads, address))
     from evolora.islands.islands import Islands, OneAfterTheOther
     if address is None: crew = OneAfterTheOther(folder, plan, loaded)
     else:
@@ -102,22 +102,25 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
     found = many.audit()
     print(f"money: {found.begun:g} to begin with, {found.held:.4f} on islands, {found.in_flight:.4f} in flight, "
           f"{found.refused:.4f} refused; {'balanced' if found.balanced else f'off by {found.discrepancy:.3g}'}")
+    more = 2 * max(generations, int(table.generation.max()))
     if int(table.generation.min()) < generations:
-        log(f'stopped; all of it is kept: evolora islands --resume {folder} --generations {generations}')
-    print(f'report: evolora report {folder} --html\n'
-          f'go on: evolora islands --resume {folder} --generations {2 * max(generations, int(table.generation.max()))}')
+        log('stopped; all of it is kept')
+        more = generations
+    print(f'report: evolora report {folder} --html\ngo on: evolora islands --resume {folder} --generations {more}')
 
-def _begun(out, asked, generations, config, changes, seed, host, device, dtype, threads):
+def _begun(out, asked, generations, config, changes, seed, host, device, dtype, threads, address):
     "Folder, plan and host of new islands"
     from evolora.ecology.config import load_config
     from evolora.host.downloads import SHIPPED
     from evolora.islands.plan import check_epochs, checked_islands, made_plan, write_plan
+    from evolora.utils.cluster import join_cluster
     from evolora.utils.files import check_new_folder
     settings = checked_islands(asked)
     check_epochs(generations, settings.every)       # before anything is written
     host_name = 'embedded' if host is None else host
     name = config if config is not None else preset_for(host_name)
     load_config(name).but(changes)
+    if address is not None: join_cluster(address)       # or a cluster that is not there would leave a folder behind
     check_new_folder(folder := new_folder_for(out, f'islands-seed{seed or 0}'))
     loaded = loaded_host(host_name, device=device, dtype=dtype,
                          threads=threads or (1 if host_name in SHIPPED else None))

@@ -35,6 +35,7 @@ def test_begun_watched_reported_and_gone_on_with(cli, tmp_path):
     assert f'--resume {folder.relative_to(tmp_path)} --generations 8' in out
     code, out, _ = cli('islands', '--resume', folder, '--generations', 6)
     assert code == 0 and '12 generations on 2 islands' in out
+    assert out.count('go on: ') == 1
     code, out, _ = cli('watch', folder, '--once')
     assert code == 0 and '12 generations on 2 islands' in out and 'generation' in out
     code, out, _ = cli('report', folder, '--html')
@@ -49,7 +50,7 @@ def test_begun_watched_reported_and_gone_on_with(cli, tmp_path):
     (['--n', 1], "--n'"), (['--topology', 'mesh'], 'topology expected ring'),
     (['--migrate-every', 3], 'whole epochs of 3, got 20; take 21'), (['--workers', 2], '--workers expected --ray'),
     (['--gpus', 1], '--gpus expected --ray'), (['--resume', 'nowhere'], 'a folder of islands'),
-    (['--apart', 1], 'a world that changes')])
+    (['--apart', 1], 'a world that changes'), (['--ray', '127.0.0.1:1'], 'Ray')])
 def test_what_cannot_be_meant_is_one_line_and_nothing_is_written(cli, tmp_path, words, said):
     new = [] if '--resume' in words else ['--out', tmp_path / 'x', '--config', 'tiny.yaml']
     code, out, err = cli('islands', *new, *words)
@@ -69,3 +70,14 @@ def test_a_plan_is_not_changed_on_the_way(cli, tmp_path):
     assert code == 2 and 'evolora islands --resume' in err
     code, out, err = cli('report', folder, folder, '--out', 'z')
     assert code == 2 and 'one folder of islands' in err
+
+
+def test_a_life_that_is_stopped_names_one_way_on(cli, tmp_path, monkeypatch):
+    "The one to the end that was asked for, and no longer one"
+    from evolora.islands.islands import Islands
+    whole = Islands.run
+    monkeypatch.setattr(Islands, 'run', lambda many, generations, **how: whole(many, 2, **how))      # as if by Ctrl-C
+    code, out, err = cli('islands', '--n', 2, '--migrate-every', 2, '--preset', 'tiny.yaml', '--generations', 4,
+                         '--out', 'x')
+    ways = [line for line in (out + err).splitlines() if '--resume' in line]
+    assert code == 0 and ways == ['go on: evolora islands --resume x --generations 4'] and 'all of it is kept' in err
