@@ -110,7 +110,7 @@ def read_manifest(folder: str | Path) -> dict:
                          "of evolora")
     return found
 
-_RESTORE = 'restore this checkpoint from a copy, or remove its folder to go on from an earlier one'
+_RESTORE = 'restore this checkpoint from a copy, or remove its folder to go on from an earlier checkpoint'
 
 def verified(folder: str | Path) -> dict:
     "The manifest of a checkpoint, after every file has been compared with it; ValueError names the first that differs"
