@@ -206,18 +206,24 @@ async function draw(place) {
 
 # %% ../../nbs/10_analysis/09_offline_page.ipynb #a3534211
 _REACT = '''
-const near = new IntersectionObserver(seen => seen.filter(entry => entry.isIntersecting).forEach(({target}) => {
-  near.unobserve(target); target.dataset.drawn = 'yes'; draw(target) }), {rootMargin: '300px'});
-const places = [...document.querySelectorAll('[data-chart]')];
-places.forEach(place => near.observe(place));
-// What was not scrolled to is drawn when there is time, so that a printed page has all of it.
-const soon = window.requestIdleCallback || (next => setTimeout(next, 200));
-const others = () => {
-  const place = places.find(place => !place.dataset.drawn);
-  if (!place) return;
-  near.unobserve(place); place.dataset.drawn = 'yes';
-  draw(place).finally(() => soon(others)) };
-addEventListener('load', () => soon(others));
+const places = [...document.querySelectorAll('[data-chart]')], seen = new Set();
+const near = new IntersectionObserver(all => { all.forEach(({isIntersecting, target}) =>
+  seen[isIntersecting ? 'add' : 'delete'](target)); go() }, {rootMargin: '300px'});
+addEventListener('load', () => places.forEach(place => near.observe(place)));
+// One chart at a time, those in sight first, and a click is answered between two of them. What nobody scrolls to is
+// drawn as well, so that a printed page has all of it, but slowly: it shall not be felt.
+const idle = window.requestIdleCallback || setTimeout;
+let busy = false, later;
+function next(place) {
+  if (busy || !place) return;
+  clearTimeout(later); busy = true; near.unobserve(place); seen.delete(place); place.dataset.drawn = 'yes';
+  draw(place).finally(() => idle(() => { busy = false; go() }));
+}
+function go() {
+  const [place] = seen;
+  if (place) next(place);
+  else later = setTimeout(() => idle(() => next(places.find(place => !place.dataset.drawn))), 500);
+}
 const again = () => places.filter(place => place.dataset.drawn).forEach(draw);
 let width = innerWidth, waiting;
 addEventListener('resize', () => { clearTimeout(waiting);
@@ -293,7 +299,7 @@ def _data_block(data: dict) -> str:
 
 def page(title: str, header: str, sections: dict[str, str], figures: dict[str, dict]) -> str:
     "A whole page from HTML that is inert already: sections by title, and what is drawn by name"
-    (library, first), (own, second) = _script(vega()), _script(_DRAW + _REACT)
+    (library, first), (own, second) = _script(vega()), _script(f'(() => {{{_DRAW}{_REACT}}})()')
     policy = (f"default-src 'none'; script-src {first} {second}; style-src 'unsafe-inline'; base-uri 'none'; "
               "form-action 'none'")
     ids = {name: re.sub(r'[^a-z]+', '-', name.lower()) for name in sections}
@@ -308,7 +314,7 @@ def page(title: str, header: str, sections: dict[str, str], figures: dict[str, d
             f'<nav aria-label="Sections"><ul>{links}</ul></nav><main id="main">{body}'
             '<noscript><p>The charts need JavaScript; tables and descriptions do without.</p></noscript></main>'
             '<footer>One file, no internet: this page sends no request.</footer>\n'
-            f'{_data_block(figures)}\n{library}\n{own}\n</body></html>\n')
+            f'{_data_block(figures)}\n{own}\n{library}\n</body></html>\n')   # tables answer before Vega is read
 
 # %% ../../nbs/10_analysis/09_offline_page.ipynb #4875c518
 def check_page(path) -> None:

@@ -16,7 +16,6 @@ from .theme import alt
 import numpy as np
 import pandas as pd
 import torch
-from scipy.cluster.hierarchy import leaves_list, linkage
 
 from .run_charts import OKABE_ITO
 from .tables import balances, load, markdown_table
@@ -101,6 +100,7 @@ def similarity(population: Population, ids: Iterable[str] | None = None) -> pd.D
     moved = np.flatnonzero(~empty)
     if len(moved) > 2:
         apart = (1 - cosine[np.ix_(moved, moved)])[np.triu_indices(len(moved), 1)]
+        from scipy.cluster.hierarchy import leaves_list, linkage    # takes its time, and most pages have no such map
         moved = moved[leaves_list(linkage(apart, 'average', optimal_ordering=True))]
     order = [*moved, *np.flatnonzero(empty)]
     names = pd.Index([ids[i] for i in order], name='organelle')
