@@ -143,13 +143,16 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
     order = table.sort_values('id', ascending=False).name.tolist()
     base = alt.Chart(table[['name', 'id', 'id low', 'id high', 'seeds']].rename(columns={
         'id low': 'low', 'id high': 'high'}).round(4)).encode(y=alt.Y('name:N', sort=order, title='condition'))
+    host = alt.Chart(table.loc[table.condition == 'frozen', ['id']].round(4)).mark_rule(
+        strokeDash=[5, 4], color='gray').encode(x='id:Q')
     made['accuracy'] = alt.layer(
-        base.mark_rule(strokeWidth=2, color=OKABE_ITO[0]).encode(
+        host, base.mark_rule(strokeWidth=2, color=OKABE_ITO[0]).encode(
             x=alt.X('low:Q', title=f'accuracy on {_asked(plan)} (share)', scale=alt.Scale(zero=False)),
             x2='high:Q'),
         base.mark_point(filled=True, size=60, opacity=1, color=OKABE_ITO[0]).encode(
             x='id:Q', tooltip=['name:N', alt.Tooltip('id:Q', format='.1%'), 'seeds:Q'])).properties(
-        title='Accuracy, with 95 % intervals', height=alt.Step(18),
+        title=alt.Title('Accuracy, with 95 % intervals', **(
+            {'subtitle': 'dashed: the untouched host'} if 'frozen' in set(table.condition) else {})), height=alt.Step(18),
         description='; '.join(f'{n} {x:.3f}' for n, x in zip(table.name, table.id)))
     found = compared(plan, cells)
     if len(found) and found.difference.notna().any():
@@ -171,18 +174,32 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
     if len(line):
         line = line.assign(name=_name).round(4)
         names = line.groupby('name', sort=False).accuracy.last().sort_values(ascending=False).index.tolist()
-        shades = [s for s in OKABE_ITO if s != '#F0E442']       # a thin yellow line is hard to see
-        scale, long = alt.Scale(domain=names, range=shades * 2), alt.Legend(symbolType='stroke', symbolSize=900)
-        made['curves'] = alt.Chart(line, height=320).mark_line(point=True).encode(
-            x=alt.X('gflops:Q', title='GFLOPs of training'),
-            y=alt.Y('accuracy:Q', title='accuracy on selection questions (share)', scale=alt.Scale(zero=False)),
-            color=alt.Color('name:N', title='condition', legend=long, scale=scale),
-            strokeDash=alt.StrokeDash('name:N', title='condition', legend=long, scale=alt.Scale(
-                domain=names))).properties(title='Accuracy on selection questions against compute',
-            description=f'Curves of {len(names)} conditions; in the end: ' + ', '.join(
+        made['curves'] = _curves_chart(line, names).properties(
+            title='Accuracy on selection questions against compute', description=f'Curves of {len(names)} conditions; in the end: ' + ', '.join(
                 f'{n} {line.accuracy[line.name == n].iloc[-1]:.3f}' for n in names))
     made['families'] = _families_chart(families(plan, cells), plan.measured.ood)
     return made
+
+def _curves_chart(line: pd.DataFrame, names: list[str]):
+    "A line each; where they are many, each has a panel of its own, with the others in grey behind it"
+    import altair as alt
+    from evolora.analysis.run_charts import OKABE_ITO
+    few = len(names) <= 6
+    x = alt.X('gflops:Q', title='GFLOPs of training', axis=alt.Axis(tickCount=10 if few else 4))
+    y = alt.Y('accuracy:Q', scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=10 if few else 4),
+              title='accuracy on selection questions (share)' if few else 'accuracy (share)')
+    if few:
+        shades = [s for s in OKABE_ITO if s != '#F0E442']       # a thin yellow line is hard to see
+        scale, long = alt.Scale(domain=names, range=shades), alt.Legend(symbolType='stroke', symbolSize=900)
+        return alt.Chart(line, height=320).mark_line(point=True).encode(
+            x=x, y=y, color=alt.Color('name:N', title='condition', legend=long, scale=scale),
+            strokeDash=alt.StrokeDash('name:N', title='condition', legend=long, scale=alt.Scale(domain=names)))
+    line = line[['name', 'gflops', 'accuracy']]
+    every = alt.Chart(line.rename(columns={'name': 'other'})).mark_line(color='#cccccc', strokeWidth=1)
+    own = alt.Chart().mark_line(color=OKABE_ITO[0], strokeWidth=2.5, point={'color': OKABE_ITO[0]})
+    return alt.layer(every.encode(x=x, y=y, detail='other:N'), own.encode(x=x, y=y, tooltip=[
+        'name:N', 'gflops:Q', alt.Tooltip('accuracy:Q', format='.1%')]), data=line).properties(
+        width=135, height=100).facet(facet=alt.Facet('name:N', title=None, sort=names), columns=4)
 
 def _families_chart(table: pd.DataFrame, far: int):
     "Accuracy of each condition in each family; the colour is the gain over the frozen host, if it is there"

@@ -8,7 +8,7 @@ from evolora.experiments.changing_worlds import kept
 from evolora.experiments.screening import main_effects
 from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
-from evolora.experiments.study_report import evolution, places
+from evolora.experiments.study_report import curves, draw, evolution, places
 from evolora.experiments.study_results import Results, crossed
 from evolora.experiments.world_map import lead_map
 from evolora.tasks.task_sets import task_hashes
@@ -222,3 +222,12 @@ def test_the_archive_is_confirmed_and_hazards_are_not(results):
     p = [sign_flip(gap) for gap in gaps]
     assert 2 * p[0] < .05 and p[1] > .5
     assert abs(100 * kept.lead('archive', 'recent', ('id',)).estimate) < .1     # the library hardly ever had to choose
+
+
+def test_where_there_are_many_curves_each_has_a_panel():
+    study = Study('learning', RESULTS / 'learning')
+    spec = draw(study.plan, study.cells())['curves'].to_dict()
+    behind, own = spec['spec']['layer']
+    assert sorted(spec['facet']['sort']) == sorted(set(curves(study.plan, study.cells()).condition))
+    assert {row['other'] for row in spec['datasets'][behind['data']['name']]} == set(spec['facet']['sort'])
+    assert 'data' not in own        # it has that of its panel

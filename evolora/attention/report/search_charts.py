@@ -129,7 +129,10 @@ def _two_histories(table: pd.DataFrame, control: pd.DataFrame, value: str) -> al
     x, title = _numbers(0, last), _GAIN if value == 'gain' else _SCORE
     shown = pd.concat([_split(t, value)[0].assign(who=name) for name, t in both.items()])
     steps = pd.concat([_climb(t, value).assign(who=name) for name, t in both.items()])
-    y = dict(title=title, scale=_scale(shown, value))
+    lines = steps[['best', 'low', 'high']]
+    ends = lines.min().min(), lines.max().max()
+    room = ends[1] - ends[0] or .01     # the lines are what is compared: they get the upper half
+    y = dict(title=title, scale=alt.Scale(domain=[ends[0] - room, ends[1] + .1 * room], nice=False, clamp=True))
     kinds = _kinds('who', order, 'proposals')
     color, shape = kinds['color'], kinds['shape']
     dash = alt.StrokeDash('who:N', scale=alt.Scale(domain=order, range=[[1, 0], [5, 3]]), legend=None)
@@ -139,8 +142,9 @@ def _two_histories(table: pd.DataFrame, control: pd.DataFrame, value: str) -> al
         filled=True, opacity=.45, size=22).encode(
         x=x, y=alt.Y(f'{value}:Q', **y), color=color, shape=shape, tooltip=tips)
     return alt.layer(*([band] if value == 'gain' else []), points, line.encode(strokeDash=dash)).properties(
-        height=_TALL, title=alt.Title(f'{_TITLES[value]}: search and control', subtitle=(
-            'line and band: the best by score so far, as it was measured; control: random samples of the grammar')),
+        height=_TALL, title=alt.Title(f'{_TITLES[value]}: search and control', subtitle=[
+            'line and band: the best by score so far, as it was measured; control: random samples of the grammar',
+            'points on the lower edge lie below it']),
         description=f'Search: {_best_text(table, value)}. Control: {_best_text(control, value)}')
 
 # %% ../../../nbs/12_attention/report/02_search_charts.ipynb #680ca179
@@ -250,7 +254,9 @@ def chart_pareto(table: pd.DataFrame) -> alt.LayerChart | alt.Chart:
     shown = rounded(known.assign(kind=kind, label=known['index'].astype(str))[
         ['index', 'operator', 'flops', 'loss', 'kind', 'label']])
     shown, order = shown[-shown['loss'] >= _floor(-shown['loss'])], ['front', 'baseline', 'beaten']
-    ends = [shown['flops'].min() / 1.1, shown['flops'].max() * 1.15]
+    low, high = shown['flops'].min(), shown['flops'].max()
+    room = max((high / low) ** .06, 1.001)
+    ends = [low / room, high * room ** 2]           # the numbers stand to the right of their points
     x = alt.X('flops:Q', title='FLOPs of a training step, mean over sizes (log axis)',
               axis=alt.Axis(format='~s', tickCount=6), scale=alt.Scale(type='log', domain=ends, nice=False))
     room = .08 * (np.ptp(shown['loss']) or .1)
@@ -337,6 +343,15 @@ def _scored(found: Mapping[str, Measured], kind: str) -> list[dict]:
                  fitness=-m.fit.slope, fit_low=None if m.fit.high is None else -m.fit.high,
                  fit_high=None if m.fit.low is None else -m.fit.low) for name, m in found.items() if m.gain and m.fit]
 
+def _one_name_each(rows: pd.DataFrame, at: list[str]) -> pd.DataFrame:
+    "Where points lie on each other, one has the names of all"
+    size, kept = np.ptp(rows[at].to_numpy(float), axis=0) + 1e-12, []
+    for row in rows.to_dict('records'):
+        near = [k for k in kept if all(abs(k[c] - row[c]) < .04 * s for c, s in zip(at, size))]
+        if near: near[0]['name'] += ', ' + row['name'].removeprefix('candidate ')
+        else: kept.append(row)
+    return pd.DataFrame(kept)
+
 def chart_scores(found: Mapping[str, Measured], baseline: Measured, controls: Mapping[str, Measured] = {}
                  ) -> alt.LayerChart | alt.Chart:
     "The gain in slope against the gain in loss, with known-bad controls by name"
@@ -348,7 +363,7 @@ def chart_scores(found: Mapping[str, Measured], baseline: Measured, controls: Ma
     start = pd.DataFrame([dict(name='baseline', kind='baseline', gain=0., fitness=-baseline.fit.slope)])
     y = alt.Y('fitness:Q', title='fitness: loss saved by growing (nats per e-fold)',
               scale=alt.Scale(zero=False, padding=14))
-    x = alt.X('gain:Q', title=_GAIN, scale=alt.Scale(padding=24))
+    x = alt.X('gain:Q', title=_GAIN, axis=alt.Axis(tickCount=8), scale=alt.Scale(padding=24))
     color = alt.Color('kind:N', title=None, legend=alt.Legend(symbolOpacity=1),
                       scale=alt.Scale(domain=order, range=[BLUE, VERMILION, 'black']))
     shape = alt.Shape('kind:N', title=None, scale=alt.Scale(domain=order, range=['circle', 'cross', 'square']))
@@ -357,8 +372,8 @@ def chart_scores(found: Mapping[str, Measured], baseline: Measured, controls: Ma
     bars = [base.mark_rule(**rule).encode(x=alt.X('low:Q'), x2='high:Q', y=y, color=color),
             base.mark_rule(**rule).encode(y=alt.Y('fit_low:Q'), y2='fit_high:Q', x=x, color=color)]
     first = plain(next(iter(found), ''), 30)
-    named = base if len(shown) <= 6 else base.transform_filter(
-        (alt.datum.kind == 'known to be bad') | (alt.datum.name == first))
+    wanted = shown if len(shown) <= 6 else shown[(shown.kind != 'candidate') | (shown.name == first)]
+    named = alt.Chart(_one_name_each(wanted, ['gain', 'fitness']))
     marks = [c.mark_point(filled=True, size=60 if few else 22, opacity=.9).encode(x=x, y=y, color=color, shape=shape,
              tooltip=tips) for c in (base, alt.Chart(start))]
     zero = [alt.Chart(start).mark_rule(strokeDash=[4, 3], color=GREY).encode(**{c: e}) for c, e in (('x', x), ('y', y))]

@@ -78,7 +78,7 @@ def headline(record: Record) -> str:
     return _verdict(record, first) + several
 
 # %% ../../../nbs/12_attention/report/03_search_report.ipynb #e75251cb
-_FREE = ('control', 'seed', 'proposer')      # in these a control may differ
+_FREE = ('control', 'seed', 'proposer', 'secret')        # in these a control may differ; a secret is each one's own
 
 def _unlike(record: Record, control: Record) -> list[str]:
     "In what a control differs that it should not"

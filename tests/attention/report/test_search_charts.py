@@ -169,11 +169,13 @@ def test_a_control_that_fools_the_slope_is_named(found):
 
 def test_where_there_are_few_points_each_has_its_name(found):
     one = found.winners[0]
-    def named(n):       # of the layers, only that of the names may be filtered
-        layers = chart_scores({f'm{i}': one for i in range(n)}, found.baseline, found.controls).to_dict()['layer']
-        return [layer for layer in layers if layer['mark']['type'] == 'text'][0].get('transform')
+    def named(n):       # points that lie on each other share a text
+        spec = chart_scores({f'candidate {i}': one for i in range(n)}, found.baseline, found.controls).to_dict()
+        text, = (layer for layer in spec['layer'] if layer['mark']['type'] == 'text')
+        return [row['name'] for row in spec['datasets'][text['data']['name']]]
     most = 6 - len(found.controls)
-    assert most > 1 and named(most) is None and 'm0' in str(named(most + 1))
+    assert most > 1 and named(2) == ['candidate 0, 1', *found.controls]
+    assert named(most + 1) == ['candidate 0', *found.controls]
 
 
 def test_the_forest_plot_separates_helps_from_inert(found):
