@@ -31,7 +31,7 @@ def _line(islands, report) -> str:
 
 def _shown(table):
     "For 80 columns"
-    names = dict(generation='lived', accuracy='right', energy='money', arrived='came', no_seat='no seat', refused='bad')
+    names = dict(generation='lived', accuracy='right', no_seat='no seat')
     return table.drop(columns='seconds').round(3).reset_index().rename(columns=names)
 
 def _title(islands) -> str:
@@ -100,7 +100,7 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
     for line in many.lines: log(line)
     show(_shown(table.drop(columns='state')), _title(many))
     found = many.audit()
-    print(f"money: {found.begun:g} to begin with, {found.held:.4f} on islands, {found.in_flight:.4f} in flight, "
+    print(f"energy: {found.begun:g} to begin with, {found.held:.4f} on islands, {found.in_flight:.4f} in flight, "
           f"{found.refused:.4f} refused; {'balanced' if found.balanced else f'off by {found.discrepancy:.3g}'}")
     more = 2 * max(generations, int(table.generation.max()))
     if int(table.generation.min()) < generations:

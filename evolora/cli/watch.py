@@ -123,6 +123,8 @@ def _line(row: dict) -> str:
     return visible(row_text(row)).replace('\n', ' ')[:200]
 
 # %% ../../nbs/16_cli/02_watch.ipynb #15a18cab
+_TITLES = dict(generation='lived', accuracy='right', no_seat='no seat')      # as `evolora islands` calls them
+
 class WatchIslands:
     "The state of islands that other processes live"
     def __init__(self, folder: str | Path):
@@ -139,7 +141,7 @@ class WatchIslands:
                  'refused']
         text = lambda x: '–' if x is None else f'{x:.3f}' if isinstance(x, float) else visible(str(x))[:20]
         table = Table(title=Text(visible(self.folder.resolve().name)[:80]), title_justify='left', box=None)
-        for name in names: table.add_column(name, justify='right')
+        for name in names: table.add_column(_TITLES.get(name, name), justify='right')
         for r in known[:60]: table.add_row(*(text(r.get(name)) for name in names))
         more = f', {len(known) - 60} more' * (len(known) > 60)
         right = [x for r in known if (x := _number(r.get('accuracy'))) is not None]

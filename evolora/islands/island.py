@@ -29,7 +29,7 @@ class Report:
     departures: list[Departure]     # that nobody has confirmed
     marks: dict[int, int]           # island → last epoch of it that has arrived here
     safe: dict[int, int]            # the same in the checkpoint before this one, to which one may have to return
-    totals: dict[str, float]        # money by book
+    totals: dict[str, float]        # energy by book
     sent: Flows
     received: Flows
     refused: Flows

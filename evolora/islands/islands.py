@@ -105,7 +105,7 @@ class Islands:
             try:
                 for report in self.crew.begin(lambda: stop['asked']): self.reports[report.island] = report
                 if not self.audit().balanced: raise ValueError(
-                    f"{self.folder} expected islands whose checkpoints fit together, got money that is nowhere or "
+                    f"{self.folder} expected islands whose checkpoints fit together, got energy that is nowhere or "
                     f"twice ({self.audit().discrepancy:.3g}); restore the whole folder from a copy")
                 on_report(self, None)
                 able = [*self.reports]
@@ -143,7 +143,7 @@ class Islands:
 # %% ../../nbs/14_islands/06_islands.ipynb #iss00011
 @dataclass(frozen=True)
 class Audit:
-    "Where the money of all islands is, as a mean over books; each island began with 1"
+    "Where the energy of all islands is, as a mean over books; each island began with 1"
     begun: float
     held: float
     in_flight: float
@@ -161,7 +161,7 @@ class Audit:
 
 @patch
 def audit(self: Islands) -> Audit:
-    "Look for the money of all books"
+    "Look for the energy of all books"
     reports, errors = self.reports, [0.]
     names = [*next(iter(reports.values())).totals]
     held = flying = refused = 0.

@@ -45,7 +45,7 @@ class Papers(BaseModel):
     traits: Traits
     alpha: float = Field(gt=0, description="LoRA's scale, with which it was grown")
     updates: int = Field(ge=0, lt=1 << 40, description='that it has seen')
-    energy: dict[str, Money] = Field(max_length=4096, description='money that it brings, by book')
+    energy: dict[str, Money] = Field(max_length=4096, description='energy that it brings, by book')
 
 class Booking(NamedTuple):
     "What the books of its island say of a migrant that left"
@@ -90,7 +90,7 @@ def unpack(data: bytes, booking: Booking, population: Population, host: str) -> 
         raise refused('a safetensors file with papers', ' '.join(f'{error!s:.80}'.split())) from None
     if papers.ticket != str(booking.ticket): raise refused('its own papers', f'those of {papers.ticket!r:.60}')
     if papers.energy != booking.energy:
-        raise refused('the money that its sender booked', f'{sum(papers.energy.values()):.6g}')
+        raise refused('the energy that its sender booked', f'{sum(papers.energy.values()):.6g}')
     if papers.host != host: raise refused(f'one that grew on {host}', f'one of {papers.host!r:.40}')
     if papers.alpha != population.alpha: raise refused(f'alpha {population.alpha:g}', f'{papers.alpha:g}')
     try:

@@ -28,8 +28,8 @@ class MigrationConfig(PartConfig):
     to: list[int] = Field([], description='islands that its migrants are for')
     every: int = Field(5, ge=1, description='generations of an epoch, at whose end they leave')
     migrants: int = Field(1, ge=1, le=64, description='organelles that leave for each of these islands')
-    fare: float = Field(.1, gt=0, le=.5, description='part of its money that an organelle gives to a copy that leaves')
-    stale: int = Field(3, ge=0, description='epochs that a migrant may come late; of a later one only the money stays')
+    fare: float = Field(.1, gt=0, le=.5, description='part of its energy that an organelle gives to a copy that leaves')
+    stale: int = Field(3, ge=0, description='epochs that a migrant may come late; of a later one only the energy stays')
 
 @dataclass(frozen=True)
 class Departure:
@@ -38,7 +38,7 @@ class Departure:
     data: bytes = field(repr=False)
 
 # %% ../../nbs/14_islands/02_migration.ipynb #mgr00008
-Flows = dict[int, dict[str, float]]         # island → book → money
+Flows = dict[int, dict[str, float]]         # island → book → energy
 
 def _add(flows: Flows, island: int, energy: dict[str, float]) -> None:
     known = flows.setdefault(island, {})
@@ -129,7 +129,7 @@ def receive(self: Migration, arrivals: Sequence[Departure]) -> list[str]:
         marks[ticket.island] = ticket.epoch
         try:
             if booking.energy.keys() != self.ecology.market.books.keys(): raise ValueError(
-                f'migrant {ticket}: expected money for {len(self.ecology.market.books)} books, got it for '
+                f'migrant {ticket}: expected energy for {len(self.ecology.market.books)} books, got it for '
                 f'{len(booking.energy)}; islands that trade have the same families')
             self.waiting.append((ticket, *unpack(data, booking, self.ecology.population, self._host)))
             _add(self.received, ticket.island, booking.energy)
@@ -193,7 +193,7 @@ def state(self: Migration) -> dict:
             'came': {id: list(names) for id, names in self.came.items()}, 'owed': list(self._owed)}
 
 def _flows(tree: dict) -> Flows:
-    return {int(i): {str(b): nonnegative('money', x).item() for b, x in energy.items()} for i, energy in tree.items()}
+    return {int(i): {str(b): nonnegative('energy', x).item() for b, x in energy.items()} for i, energy in tree.items()}
 
 @patch
 def _check(self: Migration, tickets: Sequence[Ticket]) -> None:

@@ -42,8 +42,8 @@ class IslandsConfig(BaseModel):
     topology: str = Field('ring', description='who sends to whom: ring, star, full or none')
     every: int = Field(5, ge=1, description='generations of an epoch, at whose end migrants leave')
     migrants: int = Field(1, ge=1, le=64, description='organelles that leave for each neighbour')
-    fare: float = Field(.1, gt=0, le=.5, description='part of its money that an organelle gives to a copy that leaves')
-    stale: int = Field(3, ge=0, description='epochs that a migrant may come late; of a later one only the money stays')
+    fare: float = Field(.1, gt=0, le=.5, description='part of its energy that an organelle gives to a copy that leaves')
+    stale: int = Field(3, ge=0, description='epochs that a migrant may come late; of a later one only the energy stays')
     waits: bool = Field(True, description='whether an island waits for the migrants that are due; if not, it takes '
                                           'what has come, and nothing repeats to the bit')
     apart: int = Field(0, ge=0, le=1 << 20, description='periods of a changing world that each island is ahead of the '

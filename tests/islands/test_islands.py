@@ -196,7 +196,7 @@ def test_a_folder_of_another_plan_host_or_owner_is_refused(host, tmp_path):
     assert resume_islands(tmp_path / 'two', host).run(4).generation.tolist() == [4, 4]
 
 
-# --- money that crosses
+# --- energy that crosses
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.floats(0, .5), st.floats(0, 1)), max_size=30))
@@ -266,7 +266,7 @@ def test_weights_that_would_break_an_island_do_not_land(host, spoil):
 
 
 @pytest.mark.parametrize('energy', [-.1, 1e308, math.nan])
-def test_money_that_no_island_can_have_does_not_land(host, energy):
+def test_energy_that_no_island_can_have_does_not_land(host, energy):
     here, there, left = delivered(host)
     one = left[0]
     text = one.data.replace(str(one.booking.energy['']).encode(), str(energy).encode())
