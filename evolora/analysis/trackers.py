@@ -65,7 +65,7 @@ class TensorBoard:
         for name, value in values.items(): self.writer.add_scalar(name, value, step)
         self.writer.flush()
 
-    def table(self, step, name, rows): self.writer.add_text(name, markdown_table(rows), step)
+    def table(self, step, name, rows): self.writer.add_text(name, markdown_table(rows.set_index(rows.columns[0])), step)
 
     def figure(self, step, name, png):
         import numpy as np
@@ -289,8 +289,8 @@ def _id_of(folder: Path) -> str:
     path = folder / PLACE / 'id'
     if path.exists():
         id = read_file(path, 64).decode('ascii', 'replace').strip()
-        if not re.fullmatch('[0-9a-f]{8}', id): raise ValueError(f'{path} expected 8 letters and digits, got {id!r:.40}; '
-                                                                 'remove it')
+        if not re.fullmatch('[0-9a-f]{8}', id):
+            raise ValueError(f"{path} expected 8 letters and digits, got {id!r:.40}; remove it")
         return id
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, (id := uuid.uuid4().hex[:8]) + '\n')
