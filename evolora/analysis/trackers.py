@@ -49,6 +49,10 @@ def _picture(png: bytes):
     from PIL import Image
     return Image.open(BytesIO(png)).convert('RGB')
 
+def _told(*names: str) -> str | None:
+    "Which variable decides where it goes, in words"
+    return next((f'it goes where {name} says' for name in names if os.environ.get(name)), None)
+
 class TensorBoard:
     "Files of events, which `tensorboard` reads while they are written"
     needs = 'tensorboard'
@@ -81,6 +85,7 @@ class Trackio:
     needs = 'trackio'
 
     def look(self, folder):
+        if told := _told('TRACKIO_SPACE_ID', 'TRACKIO_SERVER_URL'): return told
         place = quote(os.environ.get('TRACKIO_DIR') or str(folder))
         return f'TRACKIO_DIR={place} trackio show --project evolora'
 
@@ -107,14 +112,15 @@ class Wandb:
     "Weights & Biases: offline, into the folder, unless WANDB_MODE says another mode"
     needs = 'wandb'
 
-    def look(self, folder): return f'not sent before `wandb sync --append {quote(str(folder))}/wandb/offline-run-*`'
+    def look(self, folder):
+        return _told('WANDB_MODE') or f'not sent before `wandb sync --append {quote(str(folder))}/wandb/offline-run-*`'
 
     def begin(self, name, id, config, folder, again):
         os.environ.setdefault('WANDB_ERROR_REPORTING', 'false')
         import wandb
         self.wandb, known = wandb, os.environ
         folder.mkdir(parents=True, exist_ok=True)
-        self.run = wandb.init(project=known.get('WANDB_PROJECT', 'evolora'), mode=known.get('WANDB_MODE', 'offline'),
+        self.run = wandb.init(project=known.get('WANDB_PROJECT', 'evolora'), mode=known.get('WANDB_MODE') or 'offline',
                               id=id, name=name, resume='allow', config=config, dir=str(folder), settings=wandb.Settings(
                                   silent=True, console='off', disable_git=True, x_disable_stats=True))
         self.run.define_metric('*', step_metric='step')
@@ -139,7 +145,8 @@ class MLflow:
 
     def _store(self, folder): return os.environ.get('MLFLOW_TRACKING_URI') or f'sqlite:///{folder.resolve()}/mlflow.db'
 
-    def look(self, folder): return f'mlflow ui --backend-store-uri {quote(self._store(folder))}'
+    def look(self, folder):
+        return _told('MLFLOW_TRACKING_URI') or f'mlflow ui --backend-store-uri {quote(self._store(folder))}'
 
     def begin(self, name, id, config, folder, again):
         for key, value in dict(MLFLOW_DISABLE_TELEMETRY='true', MLFLOW_LOGGING_LEVEL='WARNING',
@@ -151,7 +158,7 @@ class MLflow:
         folder.mkdir(parents=True, exist_ok=True)
         self.client, self.Metric = MlflowClient(self._store(folder)), Metric
         known = self.client.get_experiment_by_name('evolora')
-        place = None if 'MLFLOW_TRACKING_URI' in os.environ else (folder / 'artifacts').resolve().as_uri()
+        place = None if os.environ.get('MLFLOW_TRACKING_URI') else (folder / 'artifacts').resolve().as_uri()
         one = known.experiment_id if known else self.client.create_experiment('evolora', artifact_location=place)
         found = self.client.search_runs([one], f"tags.evolora = '{id}'")
         run = found[0] if found else self.client.create_run(one, run_name=name, tags={'evolora': id})

@@ -203,3 +203,12 @@ def test_a_package_that_is_missing_is_one_line_with_the_way(monkeypatch):
     monkeypatch.setattr(trackers, 'find_spec', lambda name: None)
     with pytest.raises(ValueError, match=r"mlflow expected the package mlflow, .*pip install 'evolora\[trackers\]'"):
         trackers_named(['mlflow'])
+
+
+@pytest.mark.parametrize('tracker, variable', [
+    ('trackio', 'TRACKIO_SERVER_URL'), ('wandb', 'WANDB_MODE'), ('mlflow', 'MLFLOW_TRACKING_URI')])
+def test_who_tells_a_package_to_send_is_told_so_without_the_secret(tracker, variable, monkeypatch):
+    for name in (variable, 'TRACKIO_SPACE_ID', 'TRACKIO_DIR'): monkeypatch.delenv(name, raising=False)
+    assert '/a b/x' in TRACKERS[tracker]().look(Path('/a b/x')) and variable not in TRACKERS[tracker]().look(Path('x'))
+    monkeypatch.setenv(variable, 'https://me:secret@example.invalid')
+    assert TRACKERS[tracker]().look(Path('x')) == f'it goes where {variable} says'
