@@ -30,7 +30,7 @@ from ..ecology.record import Generation
 from ..ecology.run_folder import Run, frame
 from ..utils.files import read_file, write_whole
 from ..utils.registry import Parts, fingerprint
-from ..utils.terminal import log
+from ..utils.terminal import log, visible
 
 # %% ../../nbs/10_analysis/14_trackers.ipynb #trk0007
 class Tracker(Protocol):
@@ -113,7 +113,7 @@ class Wandb:
     needs = 'wandb'
 
     def look(self, folder):
-        return _told('WANDB_MODE') or f'not sent before `wandb sync --append {quote(str(folder))}/wandb/offline-run-*`'
+        return _told('WANDB_MODE') or f'not sent before `wandb sync {quote(str(folder))}/wandb/offline-run-*`'
 
     def begin(self, name, id, config, folder, again):
         os.environ.setdefault('WANDB_ERROR_REPORTING', 'false')
@@ -247,7 +247,7 @@ class Tracked:
             try: getattr(one, what)(*(told if what != 'begin' else (*told[:-1], self.folder / PLACE / name, told[-1])))
             except Exception as e:          # of other people's code, and the run is worth more
                 del self.trackers[name]
-                why = ' '.join(str(e).split())[:200]
+                why = visible(' '.join(str(e).split())[:200])
                 self.log(f'{name} failed, and the run goes on without it: {type(e).__name__}: {why}')
 
     def begin(self, again: int | None = None) -> None: # the first step, where all later ones come again
