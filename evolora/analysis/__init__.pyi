@@ -10,6 +10,7 @@ from . import run_report as run_report
 from . import society_charts as society_charts
 from . import tables as tables
 from . import theme as theme
+from . import trackers as trackers
 from . import weights as weights
 from .tables import (
     COMPUTE as COMPUTE, EVOLUTION as EVOLUTION, KNOWN as KNOWN, NO_MEASURE as NO_MEASURE, READING as READING,
@@ -73,4 +74,10 @@ from .run_animation import (
 )
 from .claims import (
     claim as claim, compared as compared,
+)
+from .trackers import (
+    ANSWERS as ANSWERS, LONGEST as LONGEST, MLflow as MLflow, PLACE as PLACE, TRACKERS as TRACKERS,
+    TensorBoard as TensorBoard, Tracked as Tracked, Tracker as Tracker, Trackio as Trackio, Wandb as Wandb,
+    about_run as about_run, answers_of as answers_of, register_tracker as register_tracker,
+    scalars_of as scalars_of, trackers_named as trackers_named,
 )

@@ -10,5 +10,6 @@ from . import hosts as hosts
 from . import islands as islands
 from . import settings as settings
 from . import study as study
+from . import tracking as tracking
 from . import training_jobs as training_jobs
 from . import watch as watch

@@ -29,6 +29,7 @@ from .baselines import holdout, sft
 from . import ask as ask_command, islands as islands_command, settings as settings_command
 from . import study as study_command, training_jobs
 from .settings import Changes, changes_of, preset_for
+from .tracking import Track, check_trackers, tracking
 from ..utils.terminal import MAX_THREADS, bar_of, meanwhile, new_file, new_folder_for, progress, log, show, visible
 
 # %% ../../nbs/16_cli/14_app.ipynb #1ed9fd5c
@@ -163,6 +164,7 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
         every: Annotated[int, typer.Option(min=1, help='Generations between checkpoints.')] = 10,
         patience: Annotated[int, typer.Option(min=0, help='Stop after so many generations in a row without a right '
                                               'answer, and print why; exit code 3. 0: never stop for that.')] = 3,
+        track: Track = None,
         dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16. Default: on an accelerator as '
@@ -176,6 +178,7 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
     from evolora.ecology.cost_forecast import forecast
     from evolora.host.downloads import SHIPPED
     told = changes_of(changes)
+    check_trackers(track)
     if resume: _same_run(resume, config, told, host, out, seed=seed, device=device, dtype=dtype, threads=threads)
     host_name = 'embedded' if host is None else host
     name = config if config is not None else preset_for(host_name)
@@ -190,6 +193,7 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
     from evolora.evaluation.host_calibration import CALIBRATION
     from evolora.utils.files import check_new_folder
     from evolora.ecology.sessions import begin_session, resume_session
+    from evolora.analysis.trackers import about_run
     if resume:
         said = []           # what is said while a bar is drawn is written when it is gone
         try:
@@ -210,15 +214,17 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
           + (f'going on after {ecology.generation} generations' if resume else f'preset {name}, seed {seed or 0}'))
     if ecology.generation >= generations:
         log(f'{ecology.generation} generations are there, {generations} were asked for: nothing is lived through')
-    with session:
+    with session, tracking(track, folder, about_run(session.run)) as tracked:
         try:
             with meanwhile(lambda: f'generation {ecology.generation} {bar_of(ecology.underway)}') as ticker:
-                found = session.live(generations, log=ticker, patience=patience)
+                found = session.live(generations, hooks=[tracked], log=ticker, patience=patience)
         except BrokenPipeError: raise           # the reader of the output has gone: that is no trouble with the folder
         except OSError as e:
             way_on = session.way_on(f'mend it; `evolora run --resume {folder}` goes on')
             raise ValueError(f'{folder}: {e.strerror or e}; {way_on}') from None
         _ended(session, folder, 0 if found else generations)
+        tracked.figures(ecology.generation - 1, folder / 'charts')
+        tracked.end('finished' if ecology.generation >= generations else 'stopped')
         if found: raise typer.Exit(3)
 
 _on_engine(epilog='It takes some minutes, once for each host; `evolora run --host HOST` does it by itself.')(calibrate)
