@@ -26,7 +26,8 @@ from .calibrate import calibrate, forecast_of, settings_for
 from .hosts import (HOSTS, NeedsEngine, finite, host_app, interruptible, loaded_host, unfinished,
                                while_loading)
 from .baselines import holdout, sft
-from . import ask as ask_command, islands as islands_command, settings as settings_command
+from . import (ask as ask_command, export as export_command, islands as islands_command,
+                         settings as settings_command)
 from . import study as study_command, training_jobs
 from .settings import Changes, changes_of, preset_for
 from ..utils.terminal import MAX_THREADS, bar_of, meanwhile, new_file, new_folder_for, progress, log, show, visible
