@@ -42,7 +42,8 @@ def _rows_of(source) -> Iterable[tuple[str, dict]]:
             return ((f'{path}, row {i}', row) for i, row in enumerate(source, 1))
         return _lines(path, data)
     elif hasattr(source, 'to_pandas') and hasattr(source, '__len__'):      # a Dataset of `datasets`, a table of Arrow
-        if len(source) > MOST: raise ValueError(f"expected at most {MOST:,} questions, got {len(source):,}; take a sample")
+        if len(source) > MOST:
+            raise ValueError(f"expected at most {MOST:,} questions, got {len(source):,}; take a sample")
         source = source.to_pandas().to_dict('records')
     elif isinstance(source, dict) and all(hasattr(part, 'to_pandas') for part in source.values()):
         raise ValueError(f"expected one split of a data set, got {', '.join(map(str, source))[:60]}; name one of them")

@@ -23,12 +23,13 @@ def _named(function: Callable, skip: int, what: str) -> tuple[str, ...]:
     except (TypeError, ValueError): raise ValueError(f"expected {what}, got {function!r:.60}") from None
     plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if inspect.iscoroutinefunction(function) or len(plain) < skip:
-        raise ValueError(f"expected {what}, got {getattr(function, '__name__', function)!r:.60}{inspect.signature(function)}")
+        raise ValueError(f"expected {what}, got {getattr(function, '__name__', function)!r:.60}"
+                         f"{str(inspect.signature(function)):.60}")
     return tuple(p.name for p in parameters if p not in plain[:skip] and p.default is p.empty
                  and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
 
 class Verifier:
-    "verify(question, answer, …) as the grader of a `QuestionSet`; further parameters are `gold`, or columns of the list"
+    "verify(question, answer, …) as the grader of a `QuestionSet`; further parameters are `gold`, or columns of it"
     def __init__(self, verify: Callable[..., float]):
         self.verify, self.needs = verify, _named(verify, 2, 'a function verify(question, answer, …)')
         self.columns = tuple(n for n in self.needs if n != 'gold')

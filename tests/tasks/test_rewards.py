@@ -118,7 +118,8 @@ def test_splits_and_streams_of_a_data_set_are_named():
 
 
 @pytest.mark.parametrize('said, text', [
-    ('12', 1.), ([{'role': 'assistant', 'content': '12'}], 1.), ([], 0.), ([{'role': 'assistant', 'content': None}], 0.),
+    ('12', 1.), ([{'role': 'assistant', 'content': '12'}], 1.), ([], 0.),
+    ([{'role': 'assistant', 'content': None}], 0.),
     ([{'role': 'assistant', 'content': 'thinking'}, {'role': 'assistant', 'content': 'It is 12.'}], 1.),
     ([{'role': 'assistant', 'content': [{'type': 'text', 'text': '12'}]}], 1.), ('', 0.)])
 def test_a_completion_may_be_a_text_or_messages(said, text):
@@ -137,8 +138,8 @@ def test_rows_that_do_not_apply_have_no_reward():
 
 
 @pytest.mark.parametrize('values, least, most, worth', [
-    ([1.], 0, 1, 1.), ([None], 0, 1, 0.), ([-1.], -1, 1, 0.), ([.5], -1, 1, .75), ([None], -1, 1, 0.), ([True], 0, 1, 1.),
-    ((2,), 0, 4, .5)])
+    ([1.], 0, 1, 1.), ([None], 0, 1, 0.), ([-1.], -1, 1, 0.), ([.5], -1, 1, .75), ([None], -1, 1, 0.),
+    ([True], 0, 1, 1.), ((2,), 0, 4, .5)])
 def test_a_reward_has_a_scale(values, least, most, worth):
     task = draw_tasks([Cell('math', 1)], stream='train', n=1)[0]
     assert from_reward(lambda prompts, completions, **_: values, least=least, most=most)('x', task) == worth
