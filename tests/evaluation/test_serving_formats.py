@@ -220,9 +220,9 @@ def test_llama_cpp_itself_answers_as_the_organelle(tmp_path):
         p.model.path, p.n_ctx, p.n_gpu_layers, p.n_parallel, p.warmup = str(tmp_path / 'host.gguf'), 256, 0, 1, False
         p.cpuparams.n_threads = 1
         if who: p.lora_adapters = [llama.CommonAdapterLoraInfo(str(tmp_path / 'lora.gguf'), 1.)]
-        found = llama.Server(p).handle_completions({'prompt': ids, 'n_predict': 1, 'temperature': 0, 'n_probs': 9})
-        found = found if isinstance(found, dict) else json.loads(found)
-        top = found['completion_probabilities'][0]['top_logprobs']
+        server = llama.Server(p)
+        found = server.handle_completions({'prompt': ids, 'max_tokens': 1, 'temperature': 0, 'logprobs': 9})
+        top = found['choices'][0]['logprobs']['content'][0]['top_logprobs']
         assert max(abs(t['logprob'] - float(ours[who][t['id']])) for t in top) < .05        # it keeps 16 bits
     assert (ours[None] - ours['o1']).abs().max() > .5
 
