@@ -67,7 +67,7 @@ def _weights(host: Host) -> str:
 def _use(population: Population) -> str:
     "The lines that load it, and those that ask it"
     known = type(population.host.model).__module__.startswith('transformers.')
-    ours = '' if known else 'import evolora.host.mechanisms.mechanism_model    # transformers does not know it by itself\n'
+    ours = '' if known else 'import evolora.host.mechanisms.mechanism_model    # transformers does not know it\n'
     return f"""```python
 {ours}from transformers import AutoModelForCausalLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained('path/to/this/folder')
