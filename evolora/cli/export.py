@@ -23,13 +23,18 @@ def export(run: Annotated[Path, typer.Argument(help='The folder of a run, or of 
            layout: Annotated[str, typer.Option('--format', help='`peft`: an adapter for peft and vLLM; `merged`: the '
                                                'whole model with the adapter added in; `gguf`: an adapter for '
                                                'llama.cpp.')] = 'peft',
-           n: Annotated[int, typer.Option(min=24, help='Selection questions for the numbers on the card.')] = 480,
+           n: Annotated[int, typer.Option(min=24, help='Selection questions for the numbers on the card of '
+                                       'an organelle.')] = 480,
            host: Annotated[str | None, typer.Option(help='The host of a peft adapter that does not say where its own '
                                                     'is.')] = None):
     "Write an organelle of a run with a model card, as an adapter or merged into its host; or convert a peft adapter."
     from evolora.evaluation.serving_formats import layout_named, vllm_lacks
     how = layout_named(layout)      # before a model is read
-    if any((run / name).exists() for name in ('adapter_config.json', 'trained.json')): _converted(run, out, how, host)
+    adapter = any((run / name).exists() for name in ('adapter_config.json', 'trained.json'))
+    if adapter and organelle != 'best': raise ValueError(
+        f"--organelle expected a run, got {run}, which is one adapter; leave it out")
+    if host and not adapter: raise ValueError(f"--host expected a peft adapter, got {run}; a run names its own host")
+    if adapter: _converted(run, out, how, host)
     else: _grown(run, out, organelle, how, n)
     print(f"{'model' if layout == 'merged' else 'adapter'} and card: {out}")
     if layout == 'peft':
