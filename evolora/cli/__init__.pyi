@@ -6,6 +6,7 @@ from . import bench as bench
 from . import bench_studies as bench_studies
 from . import calibrate as calibrate
 from . import doctor as doctor
+from . import export as export
 from . import hosts as hosts
 from . import islands as islands
 from . import settings as settings
