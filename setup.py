@@ -10,6 +10,7 @@ parser.read(Path(__file__).with_name('settings.ini'), encoding='utf-8')
 settings = parser['DEFAULT']
 optional = settings['attention_requirements'].split()
 cluster = settings['cluster_requirements'].split()
+site = settings['docs_requirements'].split()
 
 
 class Sources(sdist):
@@ -31,8 +32,8 @@ setup(
     package_data={'evolora': ['ecology/presets/*.yaml', 'host/embedded/*', 'host/habits/*', 'tasks/modes.json', 'py.typed', '**/*.pyi'], 'evolora._lab': ['*.ipynb'],
                   'evolora._studies': ['*.yaml']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
-    extras_require={'attention': optional, 'cluster': cluster,
-                    'dev': [*settings['dev_requirements'].split(), *optional, *cluster]},
+    extras_require={'attention': optional, 'cluster': cluster, 'docs': site,
+                    'dev': [*settings['dev_requirements'].split(), *optional, *cluster, *site]},
     cmdclass={'sdist': Sources},
     entry_points={'console_scripts': settings['console_scripts'].split()},
 )

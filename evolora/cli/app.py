@@ -27,6 +27,7 @@ from .hosts import (HOSTS, NeedsEngine, finite, host_app, interruptible, loaded_
                                while_loading)
 from .baselines import holdout, sft
 from . import ask as ask_command, islands as islands_command, settings as settings_command
+from . import docs as docs_command
 from . import study as study_command, training_jobs
 from .settings import Changes, changes_of, preset_for
 from ..utils.terminal import MAX_THREADS, bar_of, meanwhile, new_file, new_folder_for, progress, log, show, visible
@@ -353,6 +354,7 @@ app.command(epilog=training_jobs.EPILOG)(training_jobs.train)
 _on_engine(epilog=islands_command.EPILOG)(islands_command.islands)
 app.command(epilog='Of a preset, of a file, or with --diff of what lies between two. `evolora run --set market.bet=.5` '
                    'takes another value.')(settings_command.config)
+app.command(epilog=docs_command.EPILOG)(docs_command.docs)
 
 # %% ../../nbs/16_cli/14_app.ipynb #ab59200c
 @host_app.command()
