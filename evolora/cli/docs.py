@@ -6,7 +6,6 @@
 __all__ = ['EPILOG', 'sources', 'built', 'build_site', 'docs']
 
 # %% ../../nbs/16_cli/13_docs.ipynb #doc00004
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -41,9 +40,7 @@ def build_site(out: Path) -> None:
     "Build the site, or what changed of it; ValueError if it has faults, which were shown by then"
     script = sources()
     log(f'building {out}: a minute or a few')
-    env = os.environ | {'PYTHONPATH': os.pathsep.join([str(Path(evolora.__file__).resolve().parents[1]), *filter(
-        None, [os.environ.get('PYTHONPATH')])])}
-    if subprocess.run([sys.executable, str(script), str(out)], env=env).returncode: raise ValueError(
+    if subprocess.run([sys.executable, str(script), str(out)]).returncode: raise ValueError(
         f"expected a site without faults, got those above; mend the pages, what was built lies in {out}")
 
 # %% ../../nbs/16_cli/13_docs.ipynb #doc00010

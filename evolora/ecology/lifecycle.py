@@ -22,7 +22,8 @@ from ..organelles.updates import Plasticity
 # %% ../../nbs/07_ecology/02_lifecycle.ipynb #lif00202
 LINEAGE = {
     'birth': {'founder': 'the run began with it', 'birth': 'a child of one parent or two, or of a merge',
-              'recruit': 'an organelle that never learned is always there; the one before it is believed now, and learns',
+              'recruit': 'an organelle that never learned is always there; the one before it is believed now and '
+                         'learns',
               'verifier': 'a colony looked for one that judges answers (society part `colony`)',
               'woken': 'it had left, and what it knows is wanted again (society part `archive`)',
               'respawned': 'a mutant of one that had left was born, where niches were empty (society part `archive`)',
@@ -30,7 +31,8 @@ LINEAGE = {
     'death': {'the least of all': 'a child needed a seat, and this one was worth least at the census',
               'its absence costs': 'a recruit, a migrant or a woken one needed a seat, and the population misses this '
                                    'one least',
-              'drawn by lot': 'the lottery control: a seat was needed, and the lot fell on it (`variation.selection: lot`)',
+              'drawn by lot': 'the lottery control: a seat was needed, and the lot fell on it (`variation.selection: '
+                              'lot`)',
               'answers for it': 'a merged child took over from its parents, and there was no other seat',
               'always agrees': 'another one would answer alike, and goes on for both (`market.agree`)',
               'a hazard': 'a hazard met it, and it held less than the toll (society part `hazard`)',

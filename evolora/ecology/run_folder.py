@@ -81,18 +81,18 @@ COLUMNS = {
         best='the organelle that is believed most', kl_from_host='KL divergence from the host of those that learned, '
         'mean, nats a token (also called drift)',
         kl_limited='updates that the KL trust region made smaller (`plasticity.kl_max`)',
-        gflops='GFLOPs as executed: `play` (answers), `learn` (updates), `score` (likelihoods of answers), `gate` (tests '
-        'of merges); `alone`: all of it, if each text had been read by itself',
+        gflops='GFLOPs as executed: `play` (answers), `learn` (updates), `score` (likelihoods of answers), `gate` '
+        '(tests of merges); `alone`: all of it, if each text had been read by itself',
         gate_answers='answers in tests of merges', gate_right='right ones among these',
         gate_tokens='tokens of tests of merges',
-        cells='of each cell that was asked: `episodes`, `accuracy`, `success_ema` (moving average of right answers) and '
-        '`learning_progress` (how fast that changes)',
+        cells='of each cell that was asked: `episodes`, `accuracy`, `success_ema` (moving average of right answers) '
+        'and `learning_progress` (how fast that changes)',
         gates='how many turns ended at each gate'),
     'ledger': dict(generation='which generation, from 0', organelle='whose stakes, or which pot',
                    account='`stakes`, or `pot` for what was laid aside', reason='why: see the reasons of the ledger',
                    amount='what came or went in the generation, a share of what all books began with',
                    balance='what is held after it, a share of all that can be bet'),
-    'lineage': dict(generation='which generation, from 0', event='`birth` or `death`', organelle='whose',
+    'lineage': dict(generation='which generation, from 0', event='`birth` or `death`', organelle='which one',
                     parents='ids of its parents; none for founders and recruits',
                     operator='how it was made: an operator of variation, or where it comes from',
                     rank='rank of the adapter', traits='its traits, by name',

@@ -15,11 +15,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-import interface
-import reference
-
 DOCS = Path(__file__).resolve().parent
 ROOT, NBS = DOCS.parents[1], DOCS.parent
+sys.path.insert(0, str(ROOT))       # the package of this checkout, whatever is installed
+
+import interface        # noqa: E402
+import reference        # noqa: E402
+
 BESIDE = ['CONTRIBUTING.md', 'tests/training/test_against_peft.py']      # what pages link to outside of nbs/
 SHOWN = {'.ipynb', '.md', '.yaml', '.png', '.svg', ''}
 ROOM_LINK = re.compile(r'^\| \[\w+\]\((\d\d_\w+)\.ipynb\)', re.MULTILINE)
@@ -62,6 +64,12 @@ def with_contents(text: str) -> str:
     return text + '\n```{toctree}\n:hidden:\n\n' + '\n'.join(names) + '\n```\n' if names else text
 
 
+def with_index(text: str) -> str:
+    "A page whose lines `Also: …` are entries of the index as well, so that the search leads to just that place"
+    entries = lambda also: ''.join(f'```{{index}} ! {word}\n```\n' for word in also[1].split(', ')) + f'\n{also[0]}'
+    return re.sub(r'^Also: (.*)\.$', entries, text, flags=re.MULTILINE)
+
+
 def shown() -> dict[str, bytes]:
     "Every file that Sphinx reads, by its path: those of the checkout, and those that are made of the package"
     hidden = lambda path: DOCS in path.parents or any(part.startswith('.') for part in path.relative_to(ROOT).parts)
@@ -75,7 +83,7 @@ def shown() -> dict[str, bytes]:
             made |= {posixpath.join(posixpath.dirname(place), name): picture for name, picture in pictures.items()}
         if path.name == 'README.md': data = with_contents(data.decode()).encode()
         made[place] = data
-    made |= {path.name: path.read_bytes() for path in DOCS.glob('*.md')}
+    made |= {path.name: with_index(path.read_text(encoding='utf-8')).encode() for path in DOCS.glob('*.md')}
     return made | {place: text.encode() for place, text in (reference.pages() | interface.pages()).items()}
 
 
@@ -106,7 +114,8 @@ def faults(site: Path) -> list[str]:
         for link in page.links | page.loads:
             if re.match(r'[a-z][a-z0-9+.-]*:|//', link): continue
             path, _, anchor = link.partition('#')
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(path.split('?')[0]))) if path else name
+            beside = posixpath.join(posixpath.dirname(name), unquote(path.split('?')[0]))
+            target = posixpath.normpath(beside) if path else name
             if not (site / target).is_file(): wrong.append(f'{name} links to {link}, which is not there')
             elif anchor and target in pages and unquote(anchor) not in pages[target].ids:
                 wrong.append(f'{name} links to {link}, and there is no such anchor')
@@ -126,7 +135,8 @@ def build(out: Path) -> None:
     app = Sphinx(source, DOCS, out, out / '.doctrees', 'html', parallel=2, warningiserror=True, status=None)
     app.build()
     if app.statuscode: raise ValueError('expected pages without warnings, got those above; mend them')
-    if wrong := faults(out): raise ValueError('\n'.join([*wrong[:20], f'expected pages without faults, got {len(wrong)} in {out}; mend them']))
+    if wrong := faults(out): raise ValueError(
+        '\n'.join([*wrong[:20], f'expected pages without faults, got {len(wrong)} in {out}; mend them']))
     print(f'{len(made)} files, {sum(1 for _ in out.rglob("*.html"))} pages, every link leads somewhere')
 
 

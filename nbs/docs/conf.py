@@ -1,5 +1,6 @@
 """How Sphinx makes the site: nothing is run, nothing is fetched, and what is odd is an error (`build.py`)."""
 import re
+from pathlib import Path
 
 from docutils.nodes import SkipNode
 from docutils.utils.math import latex2mathml
@@ -29,9 +30,10 @@ html_title = 'evolora'
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = dict(show_nav_level=1, navigation_depth=2, show_toc_level=2, secondary_sidebar_items=['page-toc'],
-                          navbar_align='left', header_links_before_dropdown=6, footer_start=['copyright'],
+                          navbar_align='left', header_links_before_dropdown=7, footer_start=['copyright'],
                           footer_end=[], search_as_you_type=False)
 html_math_renderer = 'mathml'
+html_search_scorer = str(Path(__file__).with_name('scorer.js'))
 add_module_names = False
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
@@ -49,7 +51,8 @@ def formula(node, block: bool) -> str:
     for written, read in SPELLED.items(): text = re.sub(written, read, text)
     try: return latex2mathml.tex2mathml(text, as_block=block)
     except latex2mathml.MathError as e:
-        raise ValueError(f'expected a formula that docutils reads, got {text!r:.60} ({e}); say it in simpler LaTeX') from None
+        raise ValueError(f'expected a formula that docutils reads, got {text!r:.60} ({e}); say it in simpler '
+                         'LaTeX') from None
 
 
 def inline(translator, node):

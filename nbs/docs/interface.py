@@ -16,14 +16,16 @@ FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def public(module: str) -> list[str]:
     "The names of a module, as `__all__` has them"
-    found = [n.value for n in trees()[module].body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == '__all__']
-    return [x for x in ast.literal_eval(found[0])] if found else []
+    found = [n.value for n in trees()[module].body
+             if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == '__all__']
+    return ast.literal_eval(found[0]) if found else []
 
 
 def comments(module: str) -> dict[int, str]:
     "Line → the comment at its end"
     tokens = tokenize.generate_tokens(io.StringIO(sources()[module][1]).readline)
-    return {t.start[0]: t.string.lstrip('# ') for t in tokens if t.type == tokenize.COMMENT and t.line.strip() != t.string}
+    return {t.start[0]: t.string.lstrip('# ') for t in tokens
+            if t.type == tokenize.COMMENT and t.line.strip() != t.string}
 
 
 def said(node, beside: dict[int, str]) -> list[tuple[str, str]]:
@@ -51,7 +53,7 @@ def origins(module: str) -> dict[str, str]:
     for node in trees()[module].body:
         if isinstance(node, ast.ImportFrom) and node.level:
             above = ['evolora', *module.split('.')][:-node.level]
-            found |= {a.asname or a.name: '.'.join([*above, node.module or '', a.name]).replace('..', '.') for a in node.names}
+            found |= {a.asname or a.name: '.'.join(filter(None, [*above, node.module, a.name])) for a in node.names}
         if isinstance(node, ast.ClassDef): found[node.name] = f'evolora.{module}.{node.name}'
     return found
 
@@ -124,7 +126,8 @@ def described(module: str, name: str, beside: dict[int, str]) -> str:
                   and name in [ast.unparse(x) for t in getattr(n, 'targets', [getattr(n, 'target', None)])
                                for x in getattr(t, 'elts', [t])]), name)
     few = shown.splitlines()
-    return (f'````{{py:data}} {full}\n\n```python\n' + '\n'.join(few[:6]) + ('\n…' if len(few) > 6 else '') + '\n```\n````\n')
+    code = '\n'.join(few[:6] + ['…'] * (len(few) > 6))
+    return f'````{{py:data}} {full}\n\n```python\n{code}\n```\n````\n'
 
 
 def rooms() -> dict[str, list[str]]:
@@ -134,12 +137,14 @@ def rooms() -> dict[str, list[str]]:
 
 
 def page(room: str, modules: list[str]) -> str:
-    parts = [f'# evolora.{room}', f'Every public name of the room; `from evolora.{room} import …` takes each of them.']
+    parts = [f'# evolora.{room}', 'Every public name of the room, module by module: '
+             f'`from evolora.{modules[0]} import …`.']
     for module in modules:
         book, text = sources()[module]
         beside = comments(module)
         parts.append(f"(module-{module})=\n## {module}\n\n{sentence(trees()[module])} The lesson, with "
-                     f"its source: [{book.name}](../nbs/{book}); the module: `evolora/{module.replace('.', '/')}.py`.\n")
+                     f"its source: [{book.name}](../nbs/{book}); the module: "
+                     f"`evolora/{module.replace('.', '/')}.py`.\n")
         parts += [described(module, name, beside) for name in public(module)]
     return '\n\n'.join(parts) + '\n'
 

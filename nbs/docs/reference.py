@@ -7,7 +7,6 @@ import ast
 import inspect
 import json
 import re
-from collections import Counter
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -61,7 +60,8 @@ def plain(text: str) -> str:
 
 def code(value) -> str: return f'`{value}`' if str(value) else ''
 def cell(text: str) -> str: return text.replace('|', '\\|')
-def value_of(value) -> str: return code(value if isinstance(value, str) else json.dumps(value, default=str)) or '(empty)'
+def value_of(value) -> str:
+    return code(value if isinstance(value, str) else json.dumps(value, default=str)) or '(empty)'
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -88,35 +88,59 @@ def trees() -> dict[str, ast.Module]: return {name: ast.parse(text) for name, (_
 def lesson(module: str) -> str: return f'[{module}](../nbs/{sources()[module][0]})'
 
 
+def names(node) -> list[str]:
+    "`e.config.market` as a list; what is no name is empty"
+    if isinstance(node, ast.Attribute): return [*names(node.value), node.attr]
+    return [node.id] if isinstance(node, ast.Name) else ['']
+
+
+def short_for(function) -> dict[str, list[str]]:
+    "What a function calls something else for short, as in `c = e.config.market`"
+    found = {}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign): continue
+        for target in node.targets:
+            each = zip(target.elts, node.value.elts) if isinstance(target, ast.Tuple) and isinstance(
+                node.value, ast.Tuple) else [(target, node.value)]
+            found |= {t.id: names(v) for t, v in each if isinstance(t, ast.Name) and isinstance(v, ast.Attribute)}
+    return found
+
+
 @cache
 def chains() -> dict[str, list[list[str]]]:
     "Module → every attribute that it reads, as the names that lead there: `e.config.market.bet` as a list"
-    def names(node):
-        if isinstance(node, ast.Attribute): return [*names(node.value), node.attr]
-        return [node.id] if isinstance(node, ast.Name) else ['']
-    return {name: [names(n) for n in ast.walk(tree) if isinstance(n, ast.Attribute)] for name, tree in trees().items()}
+    made = {}
+    for module, tree in trees().items():
+        made[module] = [names(n) for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+        for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
+            brief = short_for(function)
+            read = [names(n) for n in ast.walk(function) if isinstance(n, ast.Attribute)]
+            made[module] += [[*brief[first], *rest] for first, *rest in read if first in brief]
+    return made
 
 
 @cache
-def shared_names() -> Counter:
-    return Counter(name for model in {*(m for _, m in sections())} for name in model.model_fields)
+def owners(model: str) -> set[str]:
+    "How things are called that are made with a configuration of this kind, like `market` for a Market"
+    return {c.name.lower() for tree in trees().values() for c in tree.body if isinstance(c, ast.ClassDef)
+            for f in c.body if getattr(f, 'name', '') == '__init__' for a in f.args.args
+            if a.annotation and ast.unparse(a.annotation) == model}
 
 
 def used_in(setting: str, model: type[BaseModel]) -> list[str]:
-    """Modules that read a setting: by the name of its section, as `market.bet`; where it is defined and in modules that
-    name its model, as an attribute of what they call their configuration."""
+    """Modules that read a setting: as `market.bet` or `market.config.bet`, or, where its model is named, as an
+    attribute of what is called a configuration there."""
     *above, name = setting.split('.')
-    home, near = model.__module__.removeprefix('evolora.'), {'config', 'c', 'self', 'knobs', 'settings'}
-    found = []
-    for module, all_of in chains().items():
-        mine = module == home or re.search(rf'\b{model.__name__}\b', sources()[module][1])
-        for *front, last in all_of:
-            if last != name or not front: continue
-            if above and above[-1] in front[-2:] or (mine or not above) and front[-1] in near and (
-                    module == home or shared_names()[name] == 1 or mine and front[-1] != 'self'):
-                found.append(module)
-                break
-    return found
+    home = model.__module__.removeprefix('evolora.')
+    def read(module: str, front: list[str]) -> bool:
+        last = front[-1]
+        if above and above[-1] in front[-2:]: return True
+        if not above and front[-2:] in (['ecology', 'config'], ['e', 'config']): return True
+        if above and last == 'config' and front[-2:-1] and front[-2] in owners(model.__name__): return True
+        named = module == home or re.search(rf'\b{model.__name__}\b', sources()[module][1])
+        return bool(named and last in ('config', 'c', 'settings') or module == home and last == 'self')
+    return [module for module, found in chains().items() if any(last == name and front and read(module, front)
+                                                                for *front, last in found)]
 
 
 # ---- settings ------------------------------------------------------------------------------------------------------
@@ -136,10 +160,10 @@ def settings_page() -> str:
     presets = {path.stem: load_config(path.stem) for path in sorted(PRESETS.glob('*.yaml'))}
     elsewhere = {name: {row['setting']: row['value'] for row in settings(config)} for name, config in presets.items()}
     models = dict(sections())
-    parts = ['# Settings', 'Every knob of an ecology, with default, unit, bounds and effect, and which modules read it. '
-             '`evolora config PRESET` prints them with their values, `evolora run --set market.bet=.5` changes one, and '
-             'in Python `load_config("stakes").but({"market.bet": .5})`. Learning rate, KL, merges and all else that has '
-             'another name elsewhere: [how is it called here?](../called.md)']
+    parts = ['# Settings', 'Every knob of an ecology, with default, unit, bounds and effect, and which modules read '
+             'it. `evolora config PRESET` prints them with their values, `evolora run --set market.bet=.5` changes '
+             'one, and in Python `load_config("stakes").but({"market.bet": .5})`. Learning rate, KL, merges and all '
+             'else that has another name elsewhere: [how is it called here?](../called.md)']
     rows, last = settings(EcologyConfig()), None
     order = [section for section, _ in sections()]
     for row in sorted(rows, key=lambda row: order.index(row['setting'].rpartition('.')[0])):
@@ -156,7 +180,7 @@ def settings_page() -> str:
         facts = [f"default {value_of(row['default'])}", f'unit: {bounds}']
         facts += [f"{value} in {', '.join(names)}" for value, names in other.items()]
         used = ', '.join(lesson(m) for m in used_in(name, model))
-        parts.append(f"(setting-{name})=\n### {name}\n\n{plain(row['meaning'])}\n\n{'; '.join(facts)}.\n\nRead in: {used}")
+        parts += [f"(setting-{name})=\n### {name}", plain(row['meaning']), f"{'; '.join(facts)}.", f'Read in: {used}']
     return '\n\n'.join(parts) + '\n'
 
 
@@ -187,15 +211,16 @@ HEAD = ['setting', 'type', 'default', 'bounds', 'effect']
 def society_page() -> str:
     from evolora.ecology.parts import _LIBRARY, part_named
     parts = ['# Parts of society', 'Switched on in a configuration under `society`, by name: `society: {archive: {}}` '
-             'takes the defaults, and `evolora run --set society.archive.odds=20` another value. What each of them notes '
-             'stands in the table `society` of a run.']
+             'takes the defaults, and `evolora run --set society.archive.odds=20` another value. What each of them '
+             'notes stands in the table `society` of a run.']
     for name in _LIBRARY:
         kind = part_named(name)
         module = kind.__module__.removeprefix('evolora.')
         parts += [f'(part-{name})=\n## {name}', f'{plain(inspect.getdoc(kind))}. The lesson: {lesson(module)}.',
                   table(HEAD, fields(kind.Config)) if kind.Config.model_fields else 'It has no settings.']
     parts += ['## What they note', 'Events of the table `society`, with the names of their numbers.',
-              table(['module', 'event', 'numbers'], [[lesson(m), code(e), ', '.join(map(code, n))] for m, e, n in noted()])]
+              table(['module', 'event', 'numbers'],
+                    [[lesson(m), code(e), ', '.join(map(code, n))] for m, e, n in noted()])]
     return '\n\n'.join(parts) + '\n'
 
 
@@ -204,8 +229,7 @@ def noted() -> list[tuple[str, str, list[str]]]:
     found = []
     for module, tree in trees().items():
         for node in ast.walk(tree):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == 'note'): continue
-            if ast.unparse(node.func.value) != 'self' or not node.args: continue
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func) == 'self.note' and node.args): continue
             first, numbers = node.args[0], [k.arg for k in node.keywords if k.arg and k.arg != 'others']
             names = [n.value for n in (first.body, first.orelse) if isinstance(n, ast.Constant)] if isinstance(
                 first, ast.IfExp) else [first.value] if isinstance(first, ast.Constant) else []
@@ -215,8 +239,8 @@ def noted() -> list[tuple[str, str, list[str]]]:
 
 
 def models_page() -> str:
-    parts = ['# Other settings', 'What else can be filled in: training jobs, islands, studies, and searches for attention '
-             'mechanisms.']
+    parts = ['# Other settings', 'What else can be filled in: training jobs, islands, studies, and searches for '
+             'attention mechanisms.']
     for module, names in MODELS.items():
         for name in names:
             model = getattr(import_module(f'evolora.{module}'), name)
@@ -229,20 +253,21 @@ def knobs_page() -> str:
     from evolora.ecology.knobs import KNOBS
     rows = [[code(name), f'[{k.field}](#setting-{k.field})', plain(k.description), k.unit, k.bounds]
             for name, k in KNOBS.items()]
-    return ('# Knobs that turn while it runs\n\nIn the lab, and by `ecology.controls.turn(contest=.5)`; the others hold for '
-            'a whole run.\n\n' + table(['knob', 'setting', 'effect', 'unit', 'bounds'], rows))
+    return ('# Knobs that turn while it runs\n\nIn the lab, and by `ecology.controls.turn(contest=.5)`; the others '
+            'hold for a whole run.\n\n' + table(['knob', 'setting', 'effect', 'unit', 'bounds'], rows))
 
 
 # ---- what a run leaves ---------------------------------------------------------------------------------------------
 def tables_page() -> str:
     from evolora.ecology.run_folder import COLUMNS, TABLES
-    parts = ['# Tables of a run', 'A run is a folder: `run.json`, and a file of JSON lines for each of these tables, such '
-             'as `episodes.jsonl`. `evolora.analysis.load(FOLDER)` reads all of them; '
-             '`pandas.read_json("episodes.jsonl", lines=True, dtype=False)` one. A value that is not known is missing, and '
-             'never 0.']
+    parts = ['# Tables of a run', 'A run is a folder: `run.json`, and a file of JSON lines for each of these tables, '
+             'such as `episodes.jsonl`. `evolora.analysis.load(FOLDER)` reads all of them; '
+             '`pandas.read_json("episodes.jsonl", lines=True, dtype=False)` one. A value that is not known is missing, '
+             'and never 0.']
     for name, columns in TABLES.items():
         rows = [[code(column), kind.__name__, plain(COLUMNS[name][column])] for column, kind in columns.items()]
-        parts += [f'(table-{name})=\n## {name}', f'The file `{name}.jsonl`.', table(['column', 'type', 'meaning'], rows)]
+        parts += [f'(table-{name})=\n## {name}', f'The file `{name}.jsonl`.',
+                  table(['column', 'type', 'meaning'], rows)]
     return '\n\n'.join(parts) + '\n'
 
 
@@ -254,12 +279,14 @@ def ticker_page() -> str:
 
 def gates_page() -> str:
     from evolora.assimilation.gates import EVENTS, GATES, gate_label
-    parts = ['# Gates', 'What two organelles must pass before a merged child takes their place, in this order; each asks a '
-             'question, and compares two numbers. An attempt ends at the first that stays shut, and the table `gates` of a '
-             'run has every decision. Merges are off unless [merging.share](#setting-merging.share) is above 0.']
+    parts = ['# Gates', 'What two organelles must pass before a merged child takes their place, in this order; each '
+             'asks a question, and compares two numbers. An attempt ends at the first that stays shut, and the table '
+             '`gates` of a run has every decision. Merges are off unless [merging.share](#setting-merging.share) is '
+             'above 0.']
     for name, gate in GATES.items():
-        parts += [f'(gate-{name})=\n## {name}: {gate_label(name)}', f'{gate.question[0].upper()}{plain(gate.question[1:])} '
-                  f'It opens if `{gate.value} {gate.relation} {gate.bound}`.', f'In words: o7 … `{gate.sentence}`']
+        parts += [f'(gate-{name})=\n## {name}: {gate_label(name)}',
+                  f'{gate.question[0].upper()}{plain(gate.question[1:])} It opens '
+                  f'if `{gate.value} {gate.relation} {gate.bound}`.', f'In words: o7 … `{gate.sentence}`']
         if gate.unknown: parts.append(f'Where `{gate.value}` is not known: o7 … `{gate.unknown}`')
     for name, sentence in EVENTS.items():
         parts += [f'(gate-{name})=\n## {name}: {gate_label(name)}', f'What became of an attempt: o7 … `{sentence}`']
@@ -269,14 +296,14 @@ def gates_page() -> str:
 def lineage_page() -> str:
     from evolora.ecology.lifecycle import LINEAGE
     from evolora.ecology.variation import OPERATORS, crossover
-    parts = ['# Births and deaths', 'Events of the table [lineage](#table-lineage), and their reasons: why was it born, why '
-             'did it die? `evolora report RUN` shows every life with its end.']
+    parts = ['# Births and deaths', 'Events of the table [lineage](#table-lineage), and their reasons: why was it '
+             'born, why did it die? `evolora report RUN` shows every life with its end.']
     for event, reasons in LINEAGE.items():
-        parts += [f'(lineage-{event})=\n## {event}', table(['reason' if event == 'birth' else 'words in its reason', 'why'],
-                                                           [[code(k), plain(v)] for k, v in reasons.items()])]
+        head = ['reason' if event == 'birth' else 'words in its reason', 'why']
+        parts += [f'(lineage-{event})=\n## {event}', table(head, [[code(k), plain(v)] for k, v in reasons.items()])]
     ways = {**OPERATORS, 'crossover': crossover}
-    parts += ['## Operators', 'How a child differs from its parents, the column `operator`; `merge` is a merged child, and '
-              'what has no parents has its reason there.',
+    parts += ['## Operators', 'How a child differs from its parents, the column `operator`; `merge` is a merged child, '
+              'and what has no parents has its reason there.',
               table(['operator', 'what it does'], [[code(k), plain(inspect.getdoc(f))] for k, f in ways.items()])]
     return '\n\n'.join(parts) + '\n'
 
@@ -307,8 +334,8 @@ def option_rows(command) -> list[list[str]]:
     for p in command.params:
         if getattr(p, 'hidden', False): continue
         names = ' '.join(map(code, [*p.opts, *p.secondary_opts] if p.opts[0].startswith('-') else [p.name.upper()]))
-        default = '(needed)' if p.required else '' if p.default in (None, False, ()) or callable(p.default) else value_of(
-            str(p.default) if isinstance(p.default, Path) else p.default)
+        usual = str(p.default) if isinstance(p.default, Path) else p.default
+        default = '(needed)' if p.required else '' if usual in (None, False, ()) or callable(usual) else value_of(usual)
         ends = ('≥', getattr(p, 'min', None)), ('≤', getattr(p, 'max', None))
         bounds = ', '.join(f'{sign} {end:g}' for sign, end in ends if end is not None)
         rows.append([names, default, bounds, plain(p.help or '')])
@@ -316,39 +343,44 @@ def option_rows(command) -> list[list[str]]:
 
 
 def commands_page() -> str:
-    parts = ['# Commands', 'Every command and every option, as `--help` prints them. Exit code 0: done; 2: it could not be '
-             'done, and one line says why; 3: `run` ended early; 130: Ctrl-C.']
+    parts = ['# Commands', 'Every command and every option, as `--help` prints them. Exit code 0: done; 2: it could '
+             'not be done, and one line says why; 3: `run` ended early; 130: Ctrl-C.']
     for path, command in commands():
         parts += [f"(command-{path.replace(' ', '-')})=\n## {path}", plain(command.help or '')]
         rows = option_rows(command)
         if rows: parts.append(table(['option', 'default', 'bounds', 'effect'], rows))
-        if below := getattr(command, 'commands', None): parts.append('Below it: ' + ', '.join(
-            f"[{path} {name}](#command-{path.replace(' ', '-')}-{name})" for name, one in below.items() if not one.hidden))
+        below = [f"[{path} {name}](#command-{path.replace(' ', '-')}-{name})"
+                 for name, one in getattr(command, 'commands', {}).items() if not one.hidden]
+        if below: parts.append(f"Below it: {', '.join(below)}")
         if command.epilog: parts.append(plain(command.epilog))
     return '\n\n'.join(parts) + '\n'
 
+
+LOOPS = (ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.For)
 
 def environment_read() -> set[str]:
     "Names of environment variables that the package reads or sets, with constants followed"
     found = set()
     for tree in trees().values():
-        known = {t.id: n.value.value for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)
-                 for t in n.targets if isinstance(t, ast.Name)}
+        known = {ast.unparse(n.targets[0]): n.value.value for n in tree.body
+                 if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)}
         def text(node): return node.value if isinstance(node, ast.Constant) else known.get(getattr(node, 'id', None))
         for node in ast.walk(tree):
             if isinstance(node, ast.Subscript) and ast.unparse(node.value) in ('os.environ', 'environ'):
                 found.add(text(node.slice))
             if isinstance(node, ast.Call) and re.fullmatch(r'(os\.)?(environ\.(get|setdefault)|getenv)',
                                                            ast.unparse(node.func)): found.add(text(node.args[0]))
-            if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.For)) and 'os.environ' in ast.unparse(node):
+            if isinstance(node, LOOPS) and 'os.environ' in ast.unparse(node):
                 found |= {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)
                           and re.fullmatch('[A-Z][A-Z_]{4,}', str(n.value))}
-    return {name for name in found if name} | set(re.findall(r'\bEVOLORA_[A-Z_]+', '\n'.join(t for _, t in sources().values())))
+    everything = '\n'.join(text for _, text in sources().values())
+    return {name for name in found if name} | set(re.findall(r'\bEVOLORA_[A-Z_]+', everything))
 
 
 def environment_page() -> str:
     return ('# Environment variables\n\nWhat evolora reads of the environment. Where is the cache, where do hosts lie: '
-            '`EVOLORA_CACHE`.\n\n' + table(['variable', 'what it does'], [[code(k), plain(v)] for k, v in ENVIRONMENT.items()]))
+            '`EVOLORA_CACHE`.\n\n'
+            + table(['variable', 'what it does'], [[code(k), plain(v)] for k, v in ENVIRONMENT.items()]))
 
 
 def pages() -> dict[str, str]:
