@@ -11,6 +11,7 @@ settings = parser['DEFAULT']
 optional = settings['attention_requirements'].split()
 cluster = settings['cluster_requirements'].split()
 trackers = settings['trackers_requirements'].split()
+site = settings['docs_requirements'].split()
 
 
 class Sources(sdist):
@@ -32,9 +33,9 @@ setup(
     package_data={'evolora': ['ecology/presets/*.yaml', 'host/embedded/*', 'host/habits/*', 'tasks/modes.json', 'py.typed', '**/*.pyi'], 'evolora._lab': ['*.ipynb'],
                   'evolora._studies': ['*.yaml']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
-    extras_require={'attention': optional, 'cluster': cluster,
+    extras_require={'attention': optional, 'cluster': cluster, 'docs': site,
                     'trackers': [*trackers, *settings['large_trackers_requirements'].split()],
-                    'dev': [*settings['dev_requirements'].split(), *optional, *cluster, *trackers]},
+                    'dev': [*settings['dev_requirements'].split(), *optional, *cluster, *site, *trackers]},
     cmdclass={'sdist': Sources},
     entry_points={'console_scripts': settings['console_scripts'].split()},
 )

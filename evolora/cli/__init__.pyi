@@ -5,6 +5,7 @@ from . import baselines as baselines
 from . import bench as bench
 from . import bench_studies as bench_studies
 from . import calibrate as calibrate
+from . import docs as docs
 from . import doctor as doctor
 from . import export as export
 from . import hosts as hosts

@@ -26,8 +26,8 @@ from .calibrate import calibrate, forecast_of, settings_for
 from .hosts import (HOSTS, NeedsEngine, finite, host_app, interruptible, loaded_host, unfinished,
                                while_loading)
 from .baselines import holdout, sft
-from . import (ask as ask_command, export as export_command, islands as islands_command,
-                         settings as settings_command)
+from . import (ask as ask_command, docs as docs_command, export as export_command,
+                         islands as islands_command, settings as settings_command)
 from . import study as study_command, training_jobs
 from .settings import Changes, changes_of, preset_for
 from .tracking import Track, check_trackers, tracking
@@ -347,6 +347,7 @@ app.command(epilog=training_jobs.EPILOG)(training_jobs.train)
 _on_engine(epilog=islands_command.EPILOG)(islands_command.islands)
 app.command(epilog='Of a preset, of a file, or with --diff of what lies between two. `evolora run --set market.bet=.5` '
                    'takes another value.')(settings_command.config)
+app.command(epilog=docs_command.EPILOG)(docs_command.docs)
 
 # %% ../../nbs/16_cli/14_app.ipynb #ab59200c
 @host_app.command()

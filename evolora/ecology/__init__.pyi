@@ -21,7 +21,7 @@ from .variation import (
     mutate_traits as mutate_traits, narrow as narrow, rescale as rescale, silence as silence, widen as widen,
 )
 from .lifecycle import (
-    Demography as Demography,
+    Demography as Demography, LINEAGE as LINEAGE,
 )
 from .parts import (
     Bill as Bill, Graded as Graded, Part as Part, PartConfig as PartConfig, SOCIETY as SOCIETY, Society as Society,
@@ -33,8 +33,8 @@ from .config import (
     settings as settings, validation_line as validation_line,
 )
 from .record import (
-    Generation as Generation, alone_of as alone_of, hashes_of as hashes_of, numbers_of as numbers_of,
-    put_tasks as put_tasks, row_text as row_text,
+    Generation as Generation, TICKER as TICKER, alone_of as alone_of, hashes_of as hashes_of,
+    numbers_of as numbers_of, put_tasks as put_tasks, row_text as row_text,
 )
 from .diagnosis import (
     CASES as CASES, DIFFER as DIFFER, Diagnosis as Diagnosis, EarlyStopping as EarlyStopping, LAST as LAST,
@@ -71,7 +71,7 @@ from .cost_forecast import (
     profile_of as profile_of,
 )
 from .run_folder import (
-    Run as Run, TABLES as TABLES, begin as begin, config_differences as config_differences,
+    COLUMNS as COLUMNS, Run as Run, TABLES as TABLES, begin as begin, config_differences as config_differences,
     config_hash as config_hash, differences as differences, frame as frame, read as read,
 )
 from .checkpoint_files import (

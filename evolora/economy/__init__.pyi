@@ -7,7 +7,7 @@ from .prices import (
     revenue as revenue, reward as reward, roi as roi,
 )
 from .book import (
-    Book as Book, COPY as COPY,
+    Book as Book, COPY as COPY, REASONS as REASONS,
 )
 from .market import (
     Audit as Audit, Market as Market, MarketConfig as MarketConfig, foremost as foremost,
