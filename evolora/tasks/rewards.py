@@ -111,7 +111,8 @@ def as_reward(source: Family | str | Callable, *, # a family, its name, or verif
     def reward(prompts, completions, **columns) -> list[float | None]:
         n = len(completions)
         if len(prompts) != n: raise ValueError(f"expected a prompt for each of {n} completions, got {len(prompts)}")
-        lists = {k: v for k, v in columns.items() if isinstance(v, (list, tuple)) and len(v) == n}
+        lists = {k: v for k, v in columns.items()       # of any kind: a data set has its own
+                 if hasattr(v, '__getitem__') and not isinstance(v, (str, dict)) and len(v) == n}
         rows = [{k: v[i] for k, v in lists.items()} for i in range(n)]
         return [worth(row, row.get('question') or _text(p), _text(c)) for row, p, c in zip(rows, prompts, completions)]
     reward.__name__ = f"{getattr(source, 'name', None) or getattr(verify, '__name__', 'verifier')}_reward"

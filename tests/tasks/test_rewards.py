@@ -185,3 +185,20 @@ def test_trl_trains_by_these_rewards(tmp_path, own):
             task = by[family, question]
             own_family = name == f'{family}_reward'
             assert found == (grade(task, said[0]['content'], extract=True).progress if own_family else None)
+
+
+def test_a_data_set_is_a_list(own):
+    datasets = pytest.importorskip('datasets')
+    data = datasets.Dataset.from_list(ROWS)
+    assert QuestionSet('x', data).tasks == QuestionSet('x', ROWS).tasks
+    family = own('letters', data, Verifier(sorted_right))
+    again = datasets.Dataset.from_list(reward_rows(family.tasks[:3]))       # what it holds is what is read back
+    assert as_reward('letters')(again['prompt'], messages(again['answer']), **{
+        k: again[k] for k in again.column_names if k != 'prompt'}) == [1.] * 3
+    sums = datasets.Dataset.from_list(reward_rows(draw_tasks([Cell('math', 1)], stream='train', n=3)))
+    assert as_reward('math')(sums['prompt'], messages(sums['answer']), answer=sums['answer']) == [1.] * 3
+    with pytest.raises(ValueError, match='expected one split of a data set, got train'):
+        QuestionSet('x', datasets.DatasetDict({'train': data}))
+    with pytest.raises(ValueError, match='expected questions as .*, got IterableDataset') as error:
+        QuestionSet('x', data.to_iterable_dataset())
+    assert '\n' not in str(error.value)
