@@ -152,6 +152,14 @@ def test_what_is_no_reward_is_named(found):
         from_reward(lambda prompts, completions: found)('x', task)
 
 
+def test_a_column_named_gold_is_the_gold_and_meta_may_be_a_users_own():
+    def verify(question, answer, gold, meta): return answer == gold and meta == 'not JSON {'
+    reward = as_reward(verify)
+    assert reward(['q'], ['1'], gold=['1'], answer=['2'], meta=['not JSON {']) == [1.]
+    assert reward(['q'], ['2'], answer=['2'], meta=['not JSON {']) == [1.]
+    with pytest.raises(ValueError, match='expected a column gold'): reward(['q'], ['2'], meta=['not JSON {'])
+
+
 def test_a_reward_gets_what_it_names_and_no_more():
     seen = []
     def strict_reward(completions, answer, letters):
