@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from .families import family_named
 from .family import Family, Task
-from .forms import Form, System
+from .forms import Form
 from .question_set import QuestionSet
 
 # %% ../../nbs/03_tasks/15_rewards.ipynb #rew00006
@@ -65,15 +65,19 @@ def reward_rows(tasks: Iterable[Task], form: Form = Form(), *,
                      'answer': t.answer, 'family': t.family, 'depth': t.depth, 'meta': json.dumps(t.meta)})
     return rows
 
+def _meta(row: dict) -> dict:
+    "What `reward_rows` packs into one column, since rows of several families have different ones"
+    try: found = json.loads(row['meta']) if isinstance(row.get('meta'), str) else row.get('meta')
+    except ValueError: return {}        # a column of the user's own
+    return found if isinstance(found, dict) else {}
+
 def _asked(family: Family, row: dict, question: str, known: dict[str, Task]) -> Task | None:
     "The task of a row; None where it is not one of this family"
     if row.get('family', family.name) != family.name: return None
     if _plain(question) in known: return known[_plain(question)]
     gold = next((row[name] for name in _GOLD if row.get(name) is not None), None)
     if known or gold is None: return None
-    meta = row.get('meta') or '{}'
-    return Task(family.name, int(row.get('depth') or 1), .5, question, str(gold),
-                json.loads(meta) if isinstance(meta, str) else meta)
+    return Task(family.name, int(row.get('depth') or 1), .5, question, str(gold), _meta(row))
 
 def _of_family(family: Family, extract: bool) -> Callable[[dict, str, str], float | None]:
     known = {t.prompt: t for t in family.tasks} if isinstance(family, QuestionSet) else {}
@@ -91,9 +95,10 @@ def _of_verifier(verify: Callable) -> Callable[[dict, str, str], float | None]:
     needs = Verifier(verify).needs
     def worth(row: dict, question: str, answer: str) -> float | None:
         gold = {'gold': next((row[name] for name in _GOLD if name in row), None)} if row.keys() & set(_GOLD) else {}
-        if missing := [n for n in needs if n not in gold | row]: raise ValueError(
+        known = gold | _meta(row) | row
+        if missing := [n for n in needs if n not in known]: raise ValueError(
             f"a reward expected a column {missing[0]}, got {sorted(row)}; name it in the data set")
-        value = verify(question, answer, **{n: (gold | row)[n] for n in needs})
+        value = verify(question, answer, **{n: known[n] for n in needs})
         return None if value is None else float(value)
     return worth
 
@@ -111,7 +116,8 @@ def as_reward(source: Family | str | Callable, *, # a family, its name, or verif
     def reward(prompts, completions, **columns) -> list[float | None]:
         n = len(completions)
         if len(prompts) != n: raise ValueError(f"expected a prompt for each of {n} completions, got {len(prompts)}")
-        lists = {k: v for k, v in columns.items() if isinstance(v, (list, tuple)) and len(v) == n}
+        lists = {k: v for k, v in columns.items()       # of any kind: a data set has its own
+                 if hasattr(v, '__getitem__') and not isinstance(v, (str, dict)) and len(v) == n}
         rows = [{k: v[i] for k, v in lists.items()} for i in range(n)]
         return [worth(row, row.get('question') or _text(p), _text(c)) for row, p, c in zip(rows, prompts, completions)]
     reward.__name__ = f"{getattr(source, 'name', None) or getattr(verify, '__name__', 'verifier')}_reward"
@@ -124,7 +130,8 @@ class _Rewarded:
         self.reward, self.least, self.most, self.chat = reward, least, most, chat
         needs = _named(reward, 0, 'a reward function that is not async')
         if 'completion_ids' in needs: raise ValueError(
-            f"expected a reward of texts, got {reward.__name__!r:.60}, which needs completion_ids; use another one")
+            f"expected a reward of texts, got {getattr(reward, '__name__', reward)!r:.60}, which needs completion_ids; "
+            "use another one")
         self._all = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(reward).parameters.values())
         self._takes = set(inspect.signature(reward).parameters)
         self.columns = tuple(n for n in needs if n not in ('prompts', 'completions', 'question', *_GOLD, *_TRAINER))

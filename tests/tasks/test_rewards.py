@@ -152,6 +152,14 @@ def test_what_is_no_reward_is_named(found):
         from_reward(lambda prompts, completions: found)('x', task)
 
 
+def test_a_column_named_gold_is_the_gold_and_meta_may_be_a_users_own():
+    def verify(question, answer, gold, meta): return answer == gold and meta == 'not JSON {'
+    reward = as_reward(verify)
+    assert reward(['q'], ['1'], gold=['1'], answer=['2'], meta=['not JSON {']) == [1.]
+    assert reward(['q'], ['2'], answer=['2'], meta=['not JSON {']) == [1.]
+    with pytest.raises(ValueError, match='expected a column gold'): reward(['q'], ['2'], meta=['not JSON {'])
+
+
 def test_a_reward_gets_what_it_names_and_no_more():
     seen = []
     def strict_reward(completions, answer, letters):
@@ -185,3 +193,20 @@ def test_trl_trains_by_these_rewards(tmp_path, own):
             task = by[family, question]
             own_family = name == f'{family}_reward'
             assert found == (grade(task, said[0]['content'], extract=True).progress if own_family else None)
+
+
+def test_a_data_set_is_a_list(own):
+    datasets = pytest.importorskip('datasets')
+    data = datasets.Dataset.from_list(ROWS)
+    assert QuestionSet('x', data).tasks == QuestionSet('x', ROWS).tasks
+    family = own('letters', data, Verifier(sorted_right))
+    again = datasets.Dataset.from_list(reward_rows(family.tasks[:3]))       # what it holds is what is read back
+    assert as_reward('letters')(again['prompt'], messages(again['answer']), **{
+        k: again[k] for k in again.column_names if k != 'prompt'}) == [1.] * 3
+    sums = datasets.Dataset.from_list(reward_rows(draw_tasks([Cell('math', 1)], stream='train', n=3)))
+    assert as_reward('math')(sums['prompt'], messages(sums['answer']), answer=sums['answer']) == [1.] * 3
+    with pytest.raises(ValueError, match='expected one split of a data set, got train'):
+        QuestionSet('x', datasets.DatasetDict({'train': data}))
+    with pytest.raises(ValueError, match='expected questions as .*, got IterableDataset') as error:
+        QuestionSet('x', data.to_iterable_dataset())
+    assert '\n' not in str(error.value)
