@@ -10,6 +10,7 @@ parser.read(Path(__file__).with_name('settings.ini'), encoding='utf-8')
 settings = parser['DEFAULT']
 optional = settings['attention_requirements'].split()
 cluster = settings['cluster_requirements'].split()
+trackers = settings['trackers_requirements'].split()
 site = settings['docs_requirements'].split()
 
 
@@ -33,7 +34,8 @@ setup(
                   'evolora._studies': ['*.yaml']},
     python_requires=f">={settings['min_python']}", install_requires=settings['requirements'].split(),
     extras_require={'attention': optional, 'cluster': cluster, 'docs': site,
-                    'dev': [*settings['dev_requirements'].split(), *optional, *cluster, *site]},
+                    'trackers': [*trackers, *settings['large_trackers_requirements'].split()],
+                    'dev': [*settings['dev_requirements'].split(), *optional, *cluster, *site, *trackers]},
     cmdclass={'sdist': Sources},
     entry_points={'console_scripts': settings['console_scripts'].split()},
 )

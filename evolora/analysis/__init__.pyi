@@ -10,6 +10,7 @@ from . import run_report as run_report
 from . import society_charts as society_charts
 from . import tables as tables
 from . import theme as theme
+from . import trackers as trackers
 from . import weights as weights
 from .tables import (
     COMPUTE as COMPUTE, EVOLUTION as EVOLUTION, KNOWN as KNOWN, NO_MEASURE as NO_MEASURE, READING as READING,
@@ -30,9 +31,10 @@ from .theme import (
     OLIVE as OLIVE, ORANGE as ORANGE, PALE as PALE, PURPLE as PURPLE, SIDE_BY_SIDE as SIDE_BY_SIDE,
     VERMILION as VERMILION, beneath as beneath, beside_each_other as beside_each_other, binned as binned,
     bundle as bundle, cause_layers as cause_layers, causes as causes, in_world as in_world, lacks as lacks,
-    nothing as nothing, of_run as of_run, one_of as one_of, over_time as over_time, per as per, png_of as png_of,
-    reference_line as reference_line, rounded as rounded, sampled as sampled, save_chart as save_chart,
-    setup as setup, step_for as step_for, stretches as stretches, world_layers as world_layers,
+    nothing as nothing, of_run as of_run, one_name_each as one_name_each, one_of as one_of, over_time as over_time,
+    per as per, png_of as png_of, reference_line as reference_line, rounded as rounded, sampled as sampled,
+    save_chart as save_chart, setup as setup, step_for as step_for, stretches as stretches,
+    world_layers as world_layers,
 )
 from .gate_charts import (
     chart_attempts as chart_attempts, chart_gates as chart_gates, chart_turns as chart_turns,
@@ -73,4 +75,10 @@ from .run_animation import (
 )
 from .claims import (
     claim as claim, compared as compared,
+)
+from .trackers import (
+    ANSWERS as ANSWERS, LONGEST as LONGEST, MLflow as MLflow, PLACE as PLACE, TRACKERS as TRACKERS,
+    TensorBoard as TensorBoard, Tracked as Tracked, Tracker as Tracker, Trackio as Trackio, Wandb as Wandb,
+    about_run as about_run, answers_of as answers_of, register_tracker as register_tracker,
+    scalars_of as scalars_of, trackers_named as trackers_named,
 )

@@ -75,10 +75,10 @@ _OUTCOMES = {'took_over': ('took over', 'diamond', GREEN),
 def chart_attempts(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Chart:
     "The evidence that each tested child is as good as the pair, and how much was needed"
     everything, title = attempt_table(data), 'Evidence that a merged child is as good as the pair'
-    if not len(everything): return nothing(title, 'no merged child was tested in this run')
+    if not len(everything): return nothing(title, 'no merged child was tested in what these tables have')
     table = everything.tail(limit).reset_index(drop=True)
     came = table['outcome'].map(lambda name: _OUTCOMES[name][0])
-    child = table['child'].where(table['child'].isna(), ' → ' + table['child'].astype(str)).fillna('')
+    child = table['child'].map(lambda name: f' → {name}', na_action='ignore').astype(object).fillna('')
     name = 'g' + table['generation'].astype(str) + ': ' + table['parents'] + child
     words = [f'{what}, {x:+.2f}, {n} pairs' for what, x, n in zip(came, table['uplift'], table['pairs'])]
     table = rounded(table.assign(came=came, name=name, words=words, e=table['e'].clip(1e-6, 1e12)))

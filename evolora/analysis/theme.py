@@ -6,7 +6,7 @@
 __all__ = ['OKABE_ITO', 'BLUE', 'ORANGE', 'GREEN', 'VERMILION', 'PURPLE', 'INDIGO', 'OLIVE', 'GREY', 'PALE', 'CAUSING',
            'SIDE_BY_SIDE', 'over_time', 'step_for', 'binned', 'per', 'one_of', 'sampled', 'rounded', 'nothing',
            'stretches', 'world_layers', 'causes', 'cause_layers', 'beneath', 'beside_each_other', 'in_world',
-           'reference_line', 'of_run', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
+           'one_name_each', 'reference_line', 'of_run', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
 
 # %% ../../nbs/10_analysis/03_theme.ipynb #413b1d65
 import io
@@ -243,6 +243,15 @@ def in_world(draw: Callable, *, together: bool = False, # whether one chart can 
         known = [band(run.world) for run in runs]       # of several, the world that they share
         return beneath(draw(runs, *more, **how), runs[0].world if all(b == known[0] for b in known) else None)
     return drawn
+
+def one_name_each(rows: pd.DataFrame, at: list[str]) -> pd.DataFrame: # names by `name`, and places by these columns
+    "Where points lie on each other, one has the names of all: candidate 4, 7"
+    size, kept = rows[at].max() - rows[at].min() + 1e-12, []
+    for row in rows.to_dict('records'):
+        near = [k for k in kept if all(abs(k[c] - row[c]) < .04 * size[c] for c in at)]
+        if near: near[0]['name'] += ', ' + row['name'].removeprefix('candidate ')
+        else: kept.append(row)
+    return pd.DataFrame(kept)
 
 def reference_line(value: float, label: str, # what is written at its end
                    title: str, form: str = '') -> list[alt.Chart]: # of the axis it lies over, and its format

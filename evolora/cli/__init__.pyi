@@ -7,9 +7,11 @@ from . import bench_studies as bench_studies
 from . import calibrate as calibrate
 from . import docs as docs
 from . import doctor as doctor
+from . import export as export
 from . import hosts as hosts
 from . import islands as islands
 from . import settings as settings
 from . import study as study
+from . import tracking as tracking
 from . import training_jobs as training_jobs
 from . import watch as watch

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from .tracking import Track, check_trackers, of_candidate, of_search, tracking
 from ..utils.terminal import exists, progress, log, show, visible
 
 # %% ../../nbs/16_cli/08_attention.ipynb #2a005331
@@ -186,22 +187,25 @@ def _ignored(context: typer.Context) -> None:
             raise ValueError(f'openevolve expected no --{name}, got one; it tries one program after the other until '
                              'the budget is spent, so leave it away')
 
-def _searched(search, crew) -> str:
+def _searched(search, crew, tracked) -> str:
     "Our loop, with a bar"
     with progress() as bar:
         job = bar.add_task('searching', total=search.config.budget, completed=search.done)
         def show_row(row: dict) -> None:
             bar.console.print(_line(row), markup=False, highlight=False)
             bar.update(job, advance=1)
+            of_candidate(tracked, search, row)
         return search.run(workers=crew, log=show_row)
 
-def _driven(search, endpoint: dict, cache: Path) -> str:
+def _driven(search, endpoint: dict, cache: Path, tracked) -> str:
     "The loop of OpenEvolve, whose rows are there when it ends"
     from evolora.attention.search.openevolve_history import search_openevolve
     log(f'OpenEvolve is at work; its log is {visible(str(search.folder))}/openevolve/log.txt')
     try: return search_openevolve(search, endpoint, cache)
     finally:
-        for row in search.rows[1:]: log(_line(row))
+        for row in search.rows[1:]:
+            log(_line(row))
+            of_candidate(tracked, search, row)
 
 def _config(kind, **given):
     from pydantic import ValidationError
@@ -243,12 +247,13 @@ def evolve(context: typer.Context,
            resume: Annotated[Path | None, typer.Option(help='Go on with the search in this folder; its settings '
                                                        'count, not those of this command.')] = None,
            workers: _WORKERS = 2, ray: _RAY = None, corpus: _CORPUS = None, cache: _CACHE = None,
-           secret: _SECRET = None,
+           secret: _SECRET = None, track: Track = None,
            url: Annotated[str | None, typer.Option(help='Of an OpenAI-compatible endpoint, up to /v1. Its key is read '
                                                    'from EVOLORA_API_KEY.')] = None,
            model: Annotated[str | None, typer.Option(help='The name of its model.')] = None):
     "Search for a mechanism that is better than softmax. Ctrl-C stops; `--resume` goes on as if nothing had been."
     from evolora.attention.search.search import SearchConfig, begin_search, judge_of, resume_search, search_config
+    check_trackers(track)
     if resume and out: raise ValueError(f'expected --resume or --out, got both; --resume goes on in {resume}')
     if resume: config, folder = search_config(resume), resume
     else:
@@ -270,10 +275,14 @@ def evolve(context: typer.Context,
         log('training softmax, which everything is compared with')
         judge.prepare(crew)
         opened = begin_search(folder, config, judge, proposes)
-    with opened as search:
+    with opened as search, tracking(track, folder, config.model_dump(mode='json')) as tracked:
         log(f'{visible(str(folder))}: {search.done} of {config.budget} candidates are done')
-        try: why = _driven(search, endpoint, _cache(cache)) if proposes is None else _searched(search, crew)
+        try:
+            why = (_driven(search, endpoint, _cache(cache), tracked) if proposes is None else
+                   _searched(search, crew, tracked))
+            if tracked.begun: of_search(tracked, search)
         except KeyboardInterrupt:
+            tracked.end('stopped')
             log(f'stopped; {visible(search.way_on(f"go on with evolora attention evolve --resume {folder}"))}')
             raise typer.Exit(130) from None
         except BrokenPipeError: raise           # the reader of the output has gone: that is no trouble with a file

@@ -15,6 +15,7 @@ import typer
 from .calibrate import settings_for
 from .hosts import HOSTS, loaded_host, while_loading
 from .settings import Changes, changes_of, preset_for
+from .tracking import Track, check_trackers, of_island, tracking
 from ..utils.terminal import MAX_THREADS, drawn_again, log, new_folder_for, show
 
 # %% ../../nbs/16_cli/13_islands.ipynb #cis00006
@@ -66,6 +67,7 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
                                                        'Default: 1.')] = None,
             gpus: Annotated[float | None, typer.Option(min=0, max=1024, help='GPUs that an island takes there; .25: '
                                                        'four share one. Default: none.')] = None,
+            track: Track = None,
             device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
             dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: like '
                                                       '`run`.')] = None,
@@ -76,6 +78,7 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
                  waits=False if no_wait else None)
     asked = {name: value for name, value in asked.items() if value is not None}
     told = asked | dict(config=config or changes, seed=seed, host=host)
+    check_trackers(track)
     address = ray if ray is not None else os.environ.get('RAY_ADDRESS') or None
     alone = [f'--{k}' for k, x in dict(workers=workers, cpus=cpus, gpus=gpus).items() if x is not None]
     if address is None and alone: raise ValueError(f"{alone[0]} expected --ray, got none; in one process one island "
@@ -90,10 +93,15 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
         crew = OnRay(folder, plan, loaded, address=address, cpus=cpus or 1., gpus=gpus or 0., workers=workers, log=log)
     many = Islands(folder, plan, crew)
     try:
-        with drawn_again() as draw:
-            table = many.run(generations, on_report=lambda now, report: report and draw(
-                lambda: _shown(now.table()), lambda: _title(now),
-                lambda: _line(now, report)))
+        with tracking(track, folder, _about(plan)) as tracked, drawn_again() as draw:
+            def on_report(now, report):
+                if report is None: return           # at the beginning
+                of_island(tracked, report)
+                draw(lambda: _shown(now.table()), lambda: _title(now), lambda: _line(now, report))
+            table = many.run(generations, on_report=on_report)
+            lived = int(table.generation.min())
+            if tracked.begun: tracked.table(lived, 'islands', _shown(table))
+            tracked.end('finished' if lived >= generations else 'stopped')
     except OSError as e:
         raise ValueError(f'{folder}: {e.strerror or e}; mend it, then: evolora islands --resume {folder} --generations '
                          f'{generations}') from None
@@ -107,6 +115,11 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
         log('stopped; all of it is kept')
         more = generations
     print(f'report: evolora report {folder} --html\ngo on: evolora islands --resume {folder} --generations {more}')
+
+def _about(plan) -> dict:
+    "What trackers show beside the curves"
+    told = {name: getattr(plan, name).model_dump(mode='json') for name in ('islands', 'config')}
+    return told | dict(seed=plan.seed, host=plan.host, hashes=plan.hashes)
 
 def _begun(out, asked, generations, config, changes, seed, host, device, dtype, threads, address):
     "Folder, plan and host of new islands"

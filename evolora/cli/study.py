@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from .tracking import Track, check_trackers, of_study, tracking
 from ..utils.terminal import exists, log, meanwhile, show
 
 # %% ../../nbs/16_cli/09_study.ipynb #cf0fde9e
@@ -43,6 +44,7 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
           cpus: Annotated[float, typer.Option(min=.01, max=1024, help='Cores that a cell takes there.')] = 1.,
           gpus: Annotated[float, typer.Option(min=0, max=1024, help='GPUs that a cell takes there; .25: four share '
                                               'one.')] = 0.,
+          track: Track = None,
           collect: Annotated[bool, typer.Option('--collect', help='Make no cells: gather those that are there into '
                                                 'cells.jsonl, and write the report.')] = False,
           dry_run: Annotated[bool, typer.Option('--dry-run', help='Only print what would be made.')] = False):
@@ -50,6 +52,7 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
     from evolora.experiments.study import Study, Unfinished
     from evolora.experiments.study_plan import grid, share_of
     from evolora.experiments.study_report import for_people, report
+    check_trackers(track)
     part, one = shard_of(shard), Study(file, out)
     if collect and (part != (1, 1) or ray or dry_run):
         raise ValueError("expected --collect alone, got it with --shard, --ray or --dry-run; leave these out")
@@ -62,9 +65,14 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
         one.gather()
     else:
         address = ray if ray is not None else (os.environ.get('RAY_ADDRESS') or None if jobs == 1 else None)
+        place = one.folder if part == (1, 1) else one.folder / 'track' / f'shard-{part[0]}-of-{part[1]}'
         try:
-            with meanwhile(one.line, 1., error=True) as write:
-                one.run(jobs=jobs, shard=part, ray=address, num_cpus=cpus, num_gpus=gpus, log=write)
+            with tracking(track, place, one.plan.model_dump(mode='json')) as tracked:
+                with meanwhile(one.line, 1., error=True) as write:
+                    one.run(jobs=jobs, shard=part, ray=address, num_cpus=cpus, num_gpus=gpus, log=write,
+                            on_cell=of_study(tracked, one, part))
+                if tracked.begun and len(made := one.cells()) == len(grid(one.plan)):
+                    for title, table in for_people(one.plan, made).items(): tracked.table(len(made), title, table)
         except KeyboardInterrupt:
             log(f'stopped; the same command makes the cells that are missing in {one.folder}')
             raise typer.Exit(130) from None

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from .hosts import loaded_host
+from .tracking import Track, check_trackers, of_training, tracking
 from ..utils.files import check_new_folder
 from ..utils.terminal import MAX_THREADS, drawn_again, exists, log, progress, show
 
@@ -50,6 +51,7 @@ def train(jobs: Annotated[Path | None, typer.Argument(help='A YAML file of jobs.
           resume: Annotated[bool, typer.Option('--resume', help='Go on in the folder, to the same bits.')] = False,
           host: Annotated[str | None, typer.Option(help='In place of the one that the file names.')] = None,
           dry_run: Annotated[bool, typer.Option('--dry-run', help='Read jobs and data, train nothing.')] = False,
+          track: Track = None,
           settings: Annotated[bool, typer.Option('--settings', help='Print what a job can be told.')] = False,
           device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
           dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16; default: like `run`.')] = None,
@@ -59,9 +61,10 @@ def train(jobs: Annotated[Path | None, typer.Argument(help='A YAML file of jobs.
     if jobs is None: raise ValueError("expected a file of jobs, got none; a smallest one is `data: mine.jsonl`")
     from evolora.training.jobs import read_jobs
     told = read_jobs(jobs)
+    check_trackers(track)
     where = None if dry_run else _where(out, jobs, resume)
     loaded = loaded_host(host or told.host, device=device, dtype=dtype, threads=threads)
-    from evolora.training.train import CHECKPOINT, resume_training, run_training
+    from evolora.training.train import CHECKPOINT, identity, resume_training, run_training
     from evolora.training.trained import export_all
     from evolora.training.training import Training
     training = Training(loaded, told.jobs, parallel=told.parallel, halving=told.halving)
@@ -70,8 +73,14 @@ def train(jobs: Annotated[Path | None, typer.Argument(help='A YAML file of jobs.
     if dry_run: return show(training.summary().reset_index(), title)
     if resume: resume_training(training, where)
     try:
-        with drawn_again() as draw:
-            run_training(training, where, lambda now: draw(lambda: _now(now), lambda: now.line, lambda: now.line))
+        with tracking(track, where, identity(training)) as tracked, drawn_again() as draw:
+            tell = of_training(tracked, training)
+            def on_step(now):
+                tell(now)
+                draw(lambda: _now(now), lambda: now.line, lambda: now.line)
+            run_training(training, where, on_step)
+            last = max(course.progress.step for course in training.courses.values())
+            if tracked.begun: tracked.table(last, 'jobs', _now(training))
         with progress(stays=False) as bar:
             written = export_all(training, where / 'adapters', bar.steps('writing', len(training.courses)))
     except KeyboardInterrupt:

@@ -3,8 +3,10 @@ from . import fitness_exam as fitness_exam
 from . import forgetting as forgetting
 from . import free_questions as free_questions
 from . import host_calibration as host_calibration
+from . import merged_export as merged_export
 from . import peft_export as peft_export
 from . import routing as routing
+from . import serving_formats as serving_formats
 from . import world_exam as world_exam
 from .evaluation import (
     AUGMENTATIONS as AUGMENTATIONS, COLUMNS as COLUMNS, Evaluation as Evaluation, KEY as KEY, KINDS as KINDS,
@@ -25,9 +27,10 @@ from .free_questions import (
     question as question, ranking as ranking, replies as replies, router_of as router_of,
 )
 from .peft_export import (
-    Ancestor as Ancestor, Subject as Subject, alone as alone, bare as bare, card as card,
-    check_exportable as check_exportable, descent as descent, export as export, how_to_load as how_to_load,
-    measured as measured, select as select, two_sets as two_sets, which_weights as which_weights,
+    Ancestor as Ancestor, Layout as Layout, PEFT as PEFT, Subject as Subject, alone as alone,
+    asking_lines as asking_lines, bare as bare, card as card, check_exportable as check_exportable,
+    descent as descent, export as export, how_to_load as how_to_load, measured as measured, select as select,
+    two_sets as two_sets, which_weights as which_weights,
 )
 from .host_calibration import (
     ALIKE as ALIKE, CALIBRATION as CALIBRATION, Calibration as Calibration, EASIEST as EASIEST, Effort as Effort,
@@ -41,4 +44,12 @@ from .world_exam import (
 )
 from .fitness_exam import (
     Ranks as Ranks, census as census, fitness_ranks as fitness_ranks, gold_census as gold_census,
+)
+from .merged_export import (
+    MERGED as MERGED, check_mergeable as check_mergeable, fold as fold, write_merged as write_merged,
+)
+from .serving_formats import (
+    GGUF as GGUF, LAYOUTS as LAYOUTS, VLLM_RANKS as VLLM_RANKS, check_for_gguf as check_for_gguf,
+    converted as converted, layout_named as layout_named, vllm_command as vllm_command, vllm_lacks as vllm_lacks,
+    vllm_rank as vllm_rank, write_lora_gguf as write_lora_gguf,
 )

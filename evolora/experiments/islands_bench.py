@@ -132,7 +132,7 @@ def islands_targets(found: dict) -> list[dict]:
                    float(killed['same'] and killed['balanced'])),
             target(f"{free['kills']} kills without waiting: balanced, no migrant twice", '>= 1',
                    float(free['balanced'] and free['once'])),
-            target('the same: money that is missing', '<= 1e-09', free['off'])]
+            target('the same: energy that is missing', '<= 1e-09', free['off'])]
 
 def islands_tables(found: dict) -> dict[str, pd.DataFrame]:
     "The same for people"

@@ -152,7 +152,8 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
         base.mark_point(filled=True, size=60, opacity=1, color=OKABE_ITO[0]).encode(
             x='id:Q', tooltip=['name:N', alt.Tooltip('id:Q', format='.1%'), 'seeds:Q'])).properties(
         title=alt.Title('Accuracy, with 95 % intervals', **(
-            {'subtitle': 'dashed: the untouched host'} if 'frozen' in set(table.condition) else {})), height=alt.Step(18),
+            {'subtitle': 'dashed: the untouched host'} if 'frozen' in set(table.condition) else {})),
+        height=alt.Step(18),
         description='; '.join(f'{n} {x:.3f}' for n, x in zip(table.name, table.id)))
     found = compared(plan, cells)
     if len(found) and found.difference.notna().any():
@@ -175,7 +176,8 @@ def draw(plan: Plan, cells: dict[Cell, dict]) -> dict:
         line = line.assign(name=_name).round(4)
         names = line.groupby('name', sort=False).accuracy.last().sort_values(ascending=False).index.tolist()
         made['curves'] = _curves_chart(line, names).properties(
-            title='Accuracy on selection questions against compute', description=f'Curves of {len(names)} conditions; in the end: ' + ', '.join(
+            title='Accuracy on selection questions against compute',
+            description=f'Curves of {len(names)} conditions; in the end: ' + ', '.join(
                 f'{n} {line.accuracy[line.name == n].iloc[-1]:.3f}' for n in names))
     made['families'] = _families_chart(families(plan, cells), plan.measured.ood)
     return made

@@ -20,10 +20,10 @@ from .flops import (
     FlopMeter as FlopMeter, WholeMeter as WholeMeter,
 )
 from .adapters import (
-    ALL_LINEAR as ALL_LINEAR, AdapterStack as AdapterStack, Factors as Factors, LLAMA_MAPS as LLAMA_MAPS,
-    RowAdapters as RowAdapters, attached as attached, blocks_of as blocks_of, check_factors as check_factors,
-    logits_by_peft as logits_by_peft, names_here as names_here, read_peft as read_peft,
-    read_peft_host as read_peft_host, read_tensors as read_tensors, shape_of as shape_of,
+    ALL_LINEAR as ALL_LINEAR, AdapterStack as AdapterStack, Factors as Factors, INERT_SETTINGS as INERT_SETTINGS,
+    LLAMA_MAPS as LLAMA_MAPS, RowAdapters as RowAdapters, attached as attached, blocks_of as blocks_of,
+    check_factors as check_factors, logits_by_peft as logits_by_peft, names_here as names_here,
+    read_peft as read_peft, read_peft_host as read_peft_host, read_tensors as read_tensors, shape_of as shape_of,
     target_linears as target_linears, write_peft as write_peft,
 )
 from .engine import (

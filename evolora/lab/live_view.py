@@ -58,7 +58,7 @@ class Memory:
         else: self.kept = kept_now(ecology)
 
 # %% ../../nbs/11_lab/10_live_view.ipynb #a8bc337f
-_SHARE, _EVERY, _BEAT = 20, .2, .15     # drawing may take 1/20 of the time; seconds between pictures, and between ticks
+_SHARE, _EVERY, _BEAT = 30, .2, .17     # drawing may take 1/30 of the time; seconds between pictures, and between ticks
 
 class Window(Panel):
     "A panel that shows what a runner lives, or else what stands in a folder"

@@ -8,6 +8,7 @@ from . import language as language
 from . import question_set as question_set
 from . import regex_puzzles as regex_puzzles
 from . import regexes as regexes
+from . import rewards as rewards
 from . import splits as splits
 from . import symbolic as symbolic
 from . import task_sets as task_sets
@@ -75,4 +76,7 @@ from .worlds import (
 )
 from .question_set import (
     MOST as MOST, QuestionSet as QuestionSet, near_duplicates as near_duplicates,
+)
+from .rewards import (
+    Verifier as Verifier, as_reward as as_reward, from_reward as from_reward, reward_rows as reward_rows,
 )

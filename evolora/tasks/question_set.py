@@ -26,7 +26,8 @@ from .splits import STREAMS, stream_of
 from ..utils.files import parse_json, read_file
 
 # %% ../../nbs/03_tasks/14_question_set.ipynb #qst00007
-_NAMES = (('question', 'answer'), ('prompt', 'completion'))
+_NAMES = (('question', 'answer'), ('prompt', 'completion'), ('prompt', 'answer'), ('prompt', 'solution'),
+          ('problem', 'solution'))
 MOST = 200_000      # questions of a list, and 64 MB of a file
 
 def _rows_of(source) -> Iterable[tuple[str, dict]]:
@@ -40,8 +41,15 @@ def _rows_of(source) -> Iterable[tuple[str, dict]]:
                 raise ValueError(f"{path}: expected a CSV file in UTF-8, got {str(e)[:80]}") from None
             return ((f'{path}, row {i}', row) for i, row in enumerate(source, 1))
         return _lines(path, data)
+    elif hasattr(source, 'to_pandas') and hasattr(source, '__len__'):      # a Dataset of `datasets`, a table of Arrow
+        if len(source) > MOST:
+            raise ValueError(f"expected at most {MOST:,} questions, got {len(source):,}; take a sample")
+        source = source.to_pandas().to_dict('records')
+    elif isinstance(source, dict) and all(hasattr(part, 'to_pandas') for part in source.values()):
+        raise ValueError(f"expected one split of a data set, got {', '.join(map(str, source))[:60]}; name one of them")
     elif not isinstance(source, (list, tuple)):
-        raise ValueError(f"expected questions as a .jsonl or .csv file, a DataFrame or dicts, got {source!r:.60}")
+        raise ValueError("expected questions as a .jsonl or .csv file, a DataFrame, a Dataset or dicts, got "
+                         f"{' '.join(repr(source).split())[:60]}")
     return ((f'row {i}', row) for i, row in enumerate(source, 1))
 
 def _lines(path: Path, data: bytes) -> Iterable[tuple[str, dict]]:
@@ -52,16 +60,29 @@ def _lines(path: Path, data: bytes) -> Iterable[tuple[str, dict]]:
                                             f"{line[:60].decode(errors='replace')!r}; write one a line") from None
 
 def _text(row: dict, name: str, where: str, most: int) -> str:
-    "A field of a row on one line"
+    "A field of a row on one line; of a conversation of one message, what it says"
     value = row.get(name)
+    if isinstance(value, (list, np.ndarray)) and len(value) == 1 and isinstance(value[0], dict):
+        value = value[0].get('content')
     if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
         value = str(int(value)) if value == int(value) else repr(float(value))      # all of its digits: it is an answer
     text = ' '.join(value.split()) if isinstance(value, str) else ''
     if text and text.isprintable() and len(text) <= most: return text
     raise ValueError(f"{where}: expected 1 to {most} printable characters as {name}, got {value!r:.60}")
 
-def _read(source) -> list[dict]:
-    "Rows as question, answer, depth, pattern and where; ValueError of one line for the first that is none"
+def _kept(row: dict, columns: Iterable[str], where: str) -> dict:
+    "Further columns of a row, which its grader needs, as JSON has them"
+    if not columns: return {}
+    if missing := [name for name in columns if name not in row]: raise ValueError(
+        f"{where}: expected a column {missing[0]}, which the grader names, got {sorted(map(str, row))[:6]}")
+    found = {name: row[name].tolist() if hasattr(row[name], 'tolist') else row[name] for name in columns}
+    try: return json.loads(json.dumps(found, allow_nan=False))
+    except (TypeError, ValueError):
+        raise ValueError(f"{where}: expected text, numbers or lists of them in {', '.join(columns)}, got "
+                         f"{found!r:.80}") from None
+
+def _read(source, columns: Iterable[str] = ()) -> list[dict]: # that the grader names
+    "Rows as question, answer, depth, pattern, where and meta; ValueError of one line for the first that is none"
     found = []
     for where, row in _rows_of(source):
         if not isinstance(row, dict):
@@ -77,7 +98,7 @@ def _read(source) -> list[dict]:
         pattern = row.get('pattern')
         found.append({'question': _text(row, asked, where, MAX_PROMPT), 'answer': _text(row, right, where, MAX_REPLY),
                       'depth': int(float(depth)), 'pattern': pattern if isinstance(pattern, str) else '',
-                      'where': where})
+                      'where': where, 'meta': _kept(row, columns, where)})
         if len(found) > MOST: raise ValueError(f"expected at most {MOST:,} questions, got more; take a sample")
     return found
 
@@ -138,7 +159,7 @@ class QuestionSet(Family):
     ValueError of one line that names the first row that will not do.
     """
     extraction = 'the last line'
-    def __init__(self, name: str, source, # a .jsonl or .csv file, a DataFrame, or a list of dicts
+    def __init__(self, name: str, source, # a .jsonl or .csv file, a DataFrame, a Dataset, or a list of dicts
                  grade: str | Callable[[str, Task], float] = 'exact', *, # exact, numeric, regex, or a function of yours
                  tolerance: float = 1e-6, # of `numeric`: a part of the number
                  instruction: str = 'Reply with the answer only.'):
@@ -147,7 +168,7 @@ class QuestionSet(Family):
             raise ValueError(f"grade expected {', '.join(known)} or a function, got {grade!r:.40}")
         self.name, self.instruction, self.how = name, instruction, grade
         self._right = known.get(grade, grade) if isinstance(grade, str) else grade
-        rows = _once(_read(source))
+        rows = _once(_read(source, getattr(grade, 'columns', ())))
         self.longest, self.questions = max(len(row['answer']) for row in rows), len(rows)
         self.tasks, self.alike = _tasks(self, rows)
         self._depths = {d: [t for t in self.tasks if t.depth == d] for d in sorted({t.depth for t in self.tasks})}
@@ -239,5 +260,5 @@ def _tasks(family: QuestionSet, rows: list[dict]) -> tuple[list[Task], list[list
     for places in alike:
         for i in places: twins[i] = tuple(questions[j] for j in places if j != i)
     return [family.task(row['depth'], .5, row['question'], row['answer'], twins=twins[i],
-                        **({'pattern': row['pattern']} if family.how == 'regex' else {}))
+                        **row['meta'] | ({'pattern': row['pattern']} if family.how == 'regex' else {}))
             for i, row in enumerate(rows)], alike

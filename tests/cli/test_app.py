@@ -648,6 +648,22 @@ def test_what_was_grown_is_taken_away(cli, world):
     refuses(cli, 'export', run, 'other', '--organelle', 'o99', named='o99')
 
 
+def test_it_is_taken_to_other_programs(cli, world):
+    run = Path(shutil.copytree(world / 'run', 'run'))
+    for name, held in (('merged', 'model.safetensors'), ('gguf', 'adapter.gguf')):
+        code, out, err = cli('export', run, name, '--format', name, '--n', 24)
+        assert code == 0 and name in out and {held, 'README.md'} <= {p.name for p in Path(name).iterdir()}, err
+        refuses(cli, 'export', run, name, '--format', name, named='exists')
+    assert cli('export', run, 'adapter', '--n', 24)[0] == 0
+    refuses(cli, 'export', 'adapter', 'again', '--format', 'gguf', named='give --host')
+    code, out, err = cli('export', 'adapter', 'again', '--format', 'gguf', '--host', world / 'host')
+    assert code == 0 and Path('again/adapter.gguf').stat().st_size == Path('gguf/adapter.gguf').stat().st_size, err
+    for arguments, named in ((['--format', 'onnx'], 'peft, merged, gguf'), (['--organelle', 'o1'], '--organelle')):
+        refuses(cli, 'export', 'adapter', 'other', *arguments, named=named)
+    refuses(cli, 'export', run, 'other', '--host', 'embedded', named='--host')
+    assert not Path('other').exists()
+
+
 # --- going on
 
 def test_a_run_goes_on_as_if_it_had_never_stopped(cli, world, sketched):

@@ -18,17 +18,17 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
 PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
-COMMITTED = ('learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_default', 'selection_longer',
-             'selection_longest', 'society_allocation', 'society_archive', 'society_confirmation', 'society_hazard',
-             'society_real', 'society_screen', 'untuned',
+COMMITTED = ('islands', 'learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_default',
+             'selection_longer', 'selection_longest', 'society_allocation', 'society_archive',
+             'society_confirmation', 'society_hazard', 'society_real', 'society_screen', 'untuned',
              'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts',
              'worlds_rivals', 'worlds_seats', 'worlds_static')
 
 
 @pytest.fixture(scope='module')
 def results(): return {name: Results(list(Study(name, RESULTS / name).cells().values())) for name in COMMITTED
-                      if name not in ('selection_default', 'society_allocation', 'society_archive', 'society_screen',
-                                      'worlds_static', 'worlds_kinds',
+                      if name not in ('islands', 'selection_default', 'society_allocation', 'society_archive',
+                                      'society_screen', 'worlds_static', 'worlds_kinds',
                                       'worlds_map')}        # of several worlds or budgets
 
 
@@ -231,3 +231,20 @@ def test_where_there_are_many_curves_each_has_a_panel():
     assert sorted(spec['facet']['sort']) == sorted(set(curves(study.plan, study.cells()).condition))
     assert {row['other'] for row in spec['datasets'][behind['data']['name']]} == set(spec['facet']['sort'])
     assert 'data' not in own        # it has that of its panel
+
+
+@pytest.mark.parametrize('world', ['recurring', 'apart'])
+@pytest.mark.parametrize('rival', ['alone', 'house', 'large'])
+def test_readme_has_what_islands_and_migrants_are_worth(world, rival):
+    study = Study('islands', RESULTS / 'islands')
+    own = next(r for place, r in places(study.plan, study.cells()).items() if world in str(place))
+    lead = own.lead('ring', rival, ('id',))
+    assert '{:+.1f} points [{:+.1f}, {:+.1f}]'.format(*(100 * x for x in lead)).replace('-', '−') in README
+    assert lead.low <= 0 if rival == 'alone' else lead.low > 0
+
+
+def test_readme_says_of_the_same_generations_what_the_page_computes():
+    page = (ROOT / 'nbs/experiments/islands.ipynb').read_text(encoding='utf-8')     # its claims are made again by CI
+    assert 'recurring*: ring − alone +2.0 points [+0.9, +3.1] in the same' in page
+    assert 'apart*: ring − alone +0.0 points [-0.1, +0.2] in the same' in page
+    assert '+2.0 points [+0.9, +3.1] and +0.0 [−0.1, +0.2]' in README

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...analysis.theme import alt, BLUE, GREY, OKABE_ITO, ORANGE, PALE, VERMILION, nothing, rounded
+from ...analysis.theme import alt, BLUE, GREY, OKABE_ITO, ORANGE, PALE, VERMILION, nothing, one_name_each, rounded
 from .records import EnsembleLoss, Measured, Reverted, plain
 from ..scoring.scaling import horizon_correlation
 
@@ -129,12 +129,10 @@ def _two_histories(table: pd.DataFrame, control: pd.DataFrame, value: str) -> al
     x, title = _numbers(0, last), _GAIN if value == 'gain' else _SCORE
     shown = pd.concat([_split(t, value)[0].assign(who=name) for name, t in both.items()])
     steps = pd.concat([_climb(t, value).assign(who=name) for name, t in both.items()])
-    lines = steps[['best', 'low', 'high']]
-    ends = lines.min().min(), lines.max().max()
-    room = ends[1] - ends[0] or .01     # the lines are what is compared: they get the upper half
-    y = dict(title=title, scale=alt.Scale(domain=[ends[0] - room, ends[1] + .1 * room], nice=False, clamp=True))
-    kinds = _kinds('who', order, 'proposals')
-    color, shape = kinds['color'], kinds['shape']
+    low, high = (f(steps[['best', 'low', 'high']].to_numpy(float)) for f in (np.nanmin, np.nanmax))
+    room = high - low or .01    # the lines are what is compared: they get the upper half
+    y = dict(title=title, scale=alt.Scale(domain=[low - room, high + .1 * room], nice=False, clamp=True))
+    color, shape = _kinds('who', order, 'proposals').values()
     dash = alt.StrokeDash('who:N', scale=alt.Scale(domain=order, range=[[1, 0], [5, 3]]), legend=None)
     band, line = _best_line(steps, x, alt.Y('low:Q', **y), color)
     tips = ['who:N', 'index:Q', 'operator:N', alt.Tooltip(f'{value}:Q', format='.4f')]
@@ -143,8 +141,8 @@ def _two_histories(table: pd.DataFrame, control: pd.DataFrame, value: str) -> al
         x=x, y=alt.Y(f'{value}:Q', **y), color=color, shape=shape, tooltip=tips)
     return alt.layer(*([band] if value == 'gain' else []), points, line.encode(strokeDash=dash)).properties(
         height=_TALL, title=alt.Title(f'{_TITLES[value]}: search and control', subtitle=[
-            'line and band: the best by score so far, as it was measured; control: random samples of the grammar',
-            'points on the lower edge lie below it']),
+            'line and band: the best by score so far, as it was measured; points on the lower edge lie below it',
+            'control: random samples of the grammar']),
         description=f'Search: {_best_text(table, value)}. Control: {_best_text(control, value)}')
 
 # %% ../../../nbs/12_attention/report/02_search_charts.ipynb #680ca179
@@ -254,9 +252,8 @@ def chart_pareto(table: pd.DataFrame) -> alt.LayerChart | alt.Chart:
     shown = rounded(known.assign(kind=kind, label=known['index'].astype(str))[
         ['index', 'operator', 'flops', 'loss', 'kind', 'label']])
     shown, order = shown[-shown['loss'] >= _floor(-shown['loss'])], ['front', 'baseline', 'beaten']
-    low, high = shown['flops'].min(), shown['flops'].max()
-    room = max((high / low) ** .06, 1.001)
-    ends = [low / room, high * room ** 2]           # the numbers stand to the right of their points
+    low, high = shown['flops'].agg(['min', 'max'])
+    ends = [low / (room := max((high / low) ** .06, 1.001)), high * room ** 2]      # numbers stand to the right
     x = alt.X('flops:Q', title='FLOPs of a training step, mean over sizes (log axis)',
               axis=alt.Axis(format='~s', tickCount=6), scale=alt.Scale(type='log', domain=ends, nice=False))
     room = .08 * (np.ptp(shown['loss']) or .1)
@@ -343,15 +340,6 @@ def _scored(found: Mapping[str, Measured], kind: str) -> list[dict]:
                  fitness=-m.fit.slope, fit_low=None if m.fit.high is None else -m.fit.high,
                  fit_high=None if m.fit.low is None else -m.fit.low) for name, m in found.items() if m.gain and m.fit]
 
-def _one_name_each(rows: pd.DataFrame, at: list[str]) -> pd.DataFrame:
-    "Where points lie on each other, one has the names of all"
-    size, kept = np.ptp(rows[at].to_numpy(float), axis=0) + 1e-12, []
-    for row in rows.to_dict('records'):
-        near = [k for k in kept if all(abs(k[c] - row[c]) < .04 * s for c, s in zip(at, size))]
-        if near: near[0]['name'] += ', ' + row['name'].removeprefix('candidate ')
-        else: kept.append(row)
-    return pd.DataFrame(kept)
-
 def chart_scores(found: Mapping[str, Measured], baseline: Measured, controls: Mapping[str, Measured] = {}
                  ) -> alt.LayerChart | alt.Chart:
     "The gain in slope against the gain in loss, with known-bad controls by name"
@@ -371,14 +359,13 @@ def chart_scores(found: Mapping[str, Measured], baseline: Measured, controls: Ma
     tips = ['name:N', *(alt.Tooltip(f'{c}:Q', format='.4f') for c in shown.columns[2:])]
     bars = [base.mark_rule(**rule).encode(x=alt.X('low:Q'), x2='high:Q', y=y, color=color),
             base.mark_rule(**rule).encode(y=alt.Y('fit_low:Q'), y2='fit_high:Q', x=x, color=color)]
-    first = plain(next(iter(found), ''), 30)
-    wanted = shown if len(shown) <= 6 else shown[(shown.kind != 'candidate') | (shown.name == first)]
-    named = alt.Chart(_one_name_each(wanted, ['gain', 'fitness']))
+    names = alt.Chart(one_name_each(shown if len(shown) <= 6 else shown[(shown.kind != 'candidate') | (
+        shown.name == plain(next(iter(found), ''), 30))], ['gain', 'fitness'])).mark_text(
+        align='left', dx=7, dy=-7, fontSize=11, limit=150).encode(x=x, y=y, text='name:N')
     marks = [c.mark_point(filled=True, size=60 if few else 22, opacity=.9).encode(x=x, y=y, color=color, shape=shape,
              tooltip=tips) for c in (base, alt.Chart(start))]
     zero = [alt.Chart(start).mark_rule(strokeDash=[4, 3], color=GREY).encode(**{c: e}) for c, e in (('x', x), ('y', y))]
     note = f"fooled by: {', '.join(wrong)}" if wrong else 'no control has fooled the slope' if controls else ''
-    names = named.mark_text(align='left', dx=7, dy=-7, fontSize=11, limit=150).encode(x=x, y=y, text='name:N')
     return alt.layer(*zero, *bars * few, *marks, names).properties(
         height=300, title=alt.Title(title, subtitle=[
             'dashed: the baseline; upper left of it: a steeper slope and higher losses' + '; bars: 95 %' * few,
