@@ -44,11 +44,26 @@ ENVIRONMENT = {
     'CUDA_VISIBLE_DEVICES': 'Which GPUs there are; a contained process sees them only where its limits ask for one.',
     'OMP_NUM_THREADS': 'Threads of the processor’s arithmetic; workers get as many as this process has.',
     'FORCE_COLOR': 'Colour in a terminal that does not look like one.',
+    'WANDB_MODE': 'Where Weights & Biases sends a tracked run; `offline` unless it is set.',
+    'WANDB_PROJECT': 'The project there; `evolora` unless it is set.',
+    'WANDB_ERROR_REPORTING': 'Set to false unless you set it: else its makers get errors.',
+    'MLFLOW_TRACKING_URI': 'The server of MLflow for a tracked run; by default a database in a folder.',
+    'MLFLOW_DISABLE_TELEMETRY': 'Set to true unless you set it.',
+    'MLFLOW_LOGGING_LEVEL': 'Set to WARNING unless you set it.',
+    'MLFLOW_HTTP_REQUEST_MAX_RETRIES': 'Set to 1 unless you set it, so that a server that is away holds nothing up.',
+    'MLFLOW_HTTP_REQUEST_TIMEOUT': 'Set to 10 (seconds) unless you set it.',
+    'TRACKIO_DIR': 'Where Trackio keeps a tracked run; by default a folder of its own.',
+    'TRACKIO_SPACE_ID': 'A Space that Trackio sends a tracked run to.',
+    'TRACKIO_SERVER_URL': 'A server that Trackio sends a tracked run to.',
     'HF_HOME': 'The cache of the Hugging Face hub, where its models lie.',
     'HF_HUB_OFFLINE': 'Nothing is asked of the hub.',
     'TRANSFORMERS_OFFLINE': 'The same, for transformers.',
 }
-INTERNAL = {'EVOLORA_CONTAINED', 'EVOLORA_SEARCH', 'EVOLORA_OPENEVOLVE'}     # between processes, set by none but us
+# What processes that evolora starts get, set by none but us; and three constants of the system that look alike.
+INTERNAL = {'EVOLORA_CONTAINED', 'EVOLORA_SEARCH', 'EVOLORA_OPENEVOLVE', 'CUDA_CACHE_DISABLE', 'LD_LIBRARY_PATH',
+            'DYLD_LIBRARY_PATH', 'TORCHINDUCTOR_CACHE_DIR', 'JUPYTERLAB_SETTINGS_DIR', 'JUPYTERLAB_WORKSPACES_DIR',
+            'JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'JUPYTER_TOKEN', 'MAX_THREADS',
+            'SC_OPEN_MAX', 'SC_PAGE_SIZE', 'SC_PHYS_PAGES'}
 
 
 # ---- markdown ------------------------------------------------------------------------------------------------------
@@ -356,25 +371,16 @@ def commands_page() -> str:
     return '\n\n'.join(parts) + '\n'
 
 
-LOOPS = (ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.For)
-
 def environment_read() -> set[str]:
-    "Names of environment variables that the package reads or sets, with constants followed"
-    found = set()
-    for tree in trees().values():
-        known = {ast.unparse(n.targets[0]): n.value.value for n in tree.body
-                 if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)}
-        def text(node): return node.value if isinstance(node, ast.Constant) else known.get(getattr(node, 'id', None))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Subscript) and ast.unparse(node.value) in ('os.environ', 'environ'):
-                found.add(text(node.slice))
-            if isinstance(node, ast.Call) and re.fullmatch(r'(os\.)?(environ\.(get|setdefault)|getenv)',
-                                                           ast.unparse(node.func)): found.add(text(node.args[0]))
-            if isinstance(node, LOOPS) and 'os.environ' in ast.unparse(node):
-                found |= {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)
-                          and re.fullmatch('[A-Z][A-Z_]{4,}', str(n.value))}
-    everything = '\n'.join(text for _, text in sources().values())
-    return {name for name in found if name} | set(re.findall(r'\bEVOLORA_[A-Z_]+', everything))
+    "Names of environment variables in the modules that look at the environment, or set something in it"
+    found, like = set(), re.compile('[A-Z]+(_[A-Z]+)+')
+    for module, tree in trees().items():
+        if 'environ' not in sources()[module][1]: continue
+        texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        found |= {*re.findall(r"environ\.get\('([A-Z_]+)'", sources()[module][1])}
+        found |= {name for name in texts | {n.arg for n in ast.walk(tree) if isinstance(n, ast.keyword) and n.arg}
+                  if like.fullmatch(name)}
+    return found | {name for _, text in sources().values() for name in re.findall(r'\bEVOLORA_[A-Z_]+', text)}
 
 
 def environment_page() -> str:
