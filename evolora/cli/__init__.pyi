@@ -8,6 +8,7 @@ from . import calibrate as calibrate
 from . import doctor as doctor
 from . import hosts as hosts
 from . import islands as islands
+from . import runs as runs
 from . import settings as settings
 from . import study as study
 from . import training_jobs as training_jobs
