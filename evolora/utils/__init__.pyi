@@ -1,4 +1,5 @@
 from . import cluster as cluster
+from . import deprecation as deprecation
 from . import files as files
 from . import pool as pool
 from . import randomness as randomness
@@ -44,4 +45,8 @@ from .cluster import (
 )
 from .underway import (
     Underway as Underway, heard as heard, tell as tell,
+)
+from .deprecation import (
+    Deprecation as Deprecation, EvoloraDeprecationWarning as EvoloraDeprecationWarning, KNOWN as KNOWN,
+    deprecated as deprecated, moved as moved, outlived as outlived,
 )

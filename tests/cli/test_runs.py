@@ -19,7 +19,8 @@ def run(capfd, *arguments):
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.setenv('COLUMNS', '80')
-    for name, generations in {'a': 2, 'b': 6, 'c': 4}.items(): write_run(tmp_path / name, generations=generations, size=4)
+    for name, generations in {'a': 2, 'b': 6, 'c': 4}.items():
+        write_run(tmp_path / name, generations=generations, size=4)
     with locked(tmp_path / 'b'): note_aim(tmp_path / 'b', 6)
     with locked(tmp_path / 'c'): note_aim(tmp_path / 'c', 40)
     return tmp_path
