@@ -4,10 +4,10 @@
     python tests/bounds.py --newest --python 3.13   the newest, on another one
     python tests/bounds.py tests/lab                other tests than the usual part
 
-It builds the wheel from a copy of this checkout, lets uv (`pip install uv`) resolve what settings.ini requires, installs
-both in a fresh environment, asks whether all fits together, and runs a part of the tests in which each requirement is
-used, against the wheel. Nothing is left behind. uv hears UV_INDEX_URL, UV_FIND_LINKS and UV_CONSTRAINT: a file with
-`torch==2.13.0+cpu` and a folder with that wheel save gigabytes.
+It builds the wheel from a copy of this checkout, lets uv (`pip install uv`) resolve what settings.ini requires,
+installs both in a fresh environment, asks whether all fits together, and runs a part of the tests in which each
+requirement is used, against the wheel. Nothing is left behind. uv hears UV_FIND_LINKS and UV_CONSTRAINT: a folder with
+a wheel of torch for processors alone, and a file with `torch==2.13.0+cpu`, save gigabytes.
 """
 import argparse
 import os
@@ -27,7 +27,7 @@ USUAL = ['utils/test_files.py', 'utils/test_statistics.py', 'utils/test_text.py'
          'ecology/test_run_folder.py', 'evaluation/test_peft_export.py', 'analysis/test_tables.py',
          'analysis/test_run_charts.py', 'analysis/test_run_report.py', 'analysis/test_run_list.py',
          'training/test_examples.py', 'training/test_against_peft.py', 'lab/test_copies.py', 'cli/test_runs.py',
-         'cli/test_settings.py', 'cli/test_doctor.py']
+         'cli/test_settings.py']
 TOOLS = ['pytest', 'pytest-timeout', 'hypothesis', 'nbclient', 'setuptools']
 
 
@@ -60,9 +60,9 @@ def main():
         (place / 'needs.txt').write_text('\n'.join(requirements()) + '\n')
         called(*uv, 'venv', '-q', '-p', told.python, place / 'venv')
         python, pins = place / 'venv/bin/python', place / 'pins.txt'
-        called(*uv, 'pip', 'compile', '-q', '--no-header', '--no-annotate', '--python', python, '--only-binary', ':all:',
-               '--resolution', 'highest' if told.newest else 'lowest-direct', place / 'needs.txt', '-o', pins,
-               stdout=subprocess.DEVNULL)
+        how = ['--no-header', '--no-annotate', '--only-binary', ':all:', '--python', python]
+        called(*uv, 'pip', 'compile', '-q', *how, '--resolution', 'highest' if told.newest else 'lowest-direct',
+               place / 'needs.txt', '-o', pins, stdout=subprocess.DEVNULL)
         # The tools of the tests are no part of what is tried, and are the newest that go with it.
         called(*uv, 'pip', 'install', '-q', '-p', python, '-r', pins, wheel, *TOOLS)
         names = {re.split('[<>=]', line)[0].lower().replace('_', '-') for line in requirements()}
@@ -74,7 +74,8 @@ def main():
                        capture_output=True).stdout
         if str(place) not in where: sys.exit(f'bounds: expected the wheel, got {where}')
         # The script, and not `python -m pytest`, which would import the checkout.
-        called(place / 'venv/bin/pytest', '-q', '-p', 'no:cacheprovider', '--timeout', '600', *told.tests, cwd=ROOT, env=env)
+        called(place / 'venv/bin/pytest', '-q', '-p', 'no:cacheprovider', '--timeout', '600', *told.tests, cwd=ROOT,
+               env=env)
 
 
 if __name__ == '__main__': main()

@@ -43,7 +43,8 @@ def test_the_wheel_has_the_version_the_bounds_and_the_python_of_settings_ini(whe
         about = Parser().parsestr(archive.read(name).decode())
     assert about['Version'] == SETTINGS['version'] and about['Requires-Python'] == f">={SETTINGS['min_python']}"
     needed = [line.partition(';')[0].strip() for line in about.get_all('Requires-Dist') if 'extra ==' not in line]
-    plain = lambda line: (re.split('[<>=]', line)[0].lower().replace('_', '-'), frozenset(re.findall('[<>=]+[^,]+', line)))
+    name_of = lambda line: re.split('[<>=]', line)[0].lower().replace('_', '-')
+    plain = lambda line: (name_of(line), frozenset(re.findall('[<>=]+[^,]+', line)))
     assert set(map(plain, needed)) == set(map(plain, SETTINGS['requirements'].split()))
 
 
@@ -53,7 +54,8 @@ def test_every_requirement_has_a_lower_bound():
 
 def test_the_wheel_holds_every_file_of_the_package(wheel):
     kept = lambda path: '__pycache__' not in path.parts and not path.name.startswith('.')
-    mine = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'evolora').rglob('*') if path.is_file() and kept(path)}
+    files = [path for path in (ROOT / 'evolora').rglob('*') if path.is_file()]
+    mine = {path.relative_to(ROOT).as_posix() for path in filter(kept, files)}
     with zipfile.ZipFile(wheel) as archive: names = set(archive.namelist())
     assert mine <= names, f'add them to package_data in setup.py: {sorted(mine - names)[:8]}'
     more = {name for name in names - mine if '.dist-info/' not in name}

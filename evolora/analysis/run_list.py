@@ -101,7 +101,9 @@ def _state(folder: Path, done: bool) -> tuple[str, str]:
 
 def _of_run(folder: Path) -> dict:
     run, rows = Run.open(folder), _last_rows(folder / 'generations.jsonl')
-    lived, aim = rows[-1]['generation'] + 1 if rows else 0, aim_of(folder, last=True)
+    lived, above = rows[-1]['generation'] + 1 if rows else 0, folder.absolute().parent
+    told = above if (above / 'islands.json').is_file() else folder      # an island does what all are told
+    aim = aim_of(told, last=True)
     state, note = _state(folder, bool(aim) and lived >= aim)
     return dict(config=run.config, host=run.host['id'], seed=run.seed, generations=lived, aim=aim,
                 accuracy=_right(rows), state=state, note=note)

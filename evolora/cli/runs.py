@@ -63,14 +63,14 @@ def _chosen(table, patterns: list[str]) -> list[str]:
 
 def _removed(folder: Path, table, patterns: list[str], yes: bool) -> None:
     "Remove runs, after all were checked and a person was asked"
-    from evolora.analysis.run_list import check_removable, list_runs, remove_run
+    from evolora.analysis.run_list import check_removable, remove_run
     chosen = table[table.name.isin(_chosen(table, patterns))]
     where = {name: folder if (folder / 'run.json').exists() else folder / name for name in chosen.name}
     for path in where.values(): check_removable(path)
     many = f"{len(chosen)} run{'s' * (len(chosen) != 1)}"
     if not yes:
-        if not sys.stdin.isatty(): raise ValueError(f"expected --yes to remove {many} where nobody can be asked, got "
-                                                    "none; look at the list without --remove first")
+        if not sys.stdin.isatty(): raise ValueError(f"expected --yes to remove {many}, as no terminal is there to ask, "
+                                                    "got none; add it, or look at the list without --remove first")
         show(shown(chosen), f'To be removed from {folder}')
         if not typer.confirm(f"Remove {many}, {_size(chosen['size'].sum())}, for good?"):
             return log('nothing was removed')
