@@ -36,7 +36,7 @@ from .evaluation import (
     fit_router as fit_router,
 )
 from .analysis import (
-    RunData as RunData, dashboard as dashboard, load as load, report as report,
+    RunData as RunData, dashboard as dashboard, list_runs as list_runs, load as load, report as report,
 )
 from .lab import (
     Lab as Lab,

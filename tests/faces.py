@@ -18,7 +18,7 @@ NOUNS = {       # of a first afternoon: what the package itself hands on
     'economy': ['Market'],
     'tasks': ['Cell', 'Family', 'Grade', 'Task', 'draw_tasks', 'register_family'],
     'evaluation': ['Evaluation', 'ask', 'calibrate', 'evaluate', 'export', 'fit_router'],
-    'analysis': ['RunData', 'dashboard', 'load', 'report'],
+    'analysis': ['RunData', 'dashboard', 'list_runs', 'load', 'report'],
     'lab': ['Lab'],
     'training': ['export_all', 'train_adapters'],
 }

@@ -47,7 +47,8 @@ QUICK = {'host.downloads', 'assimilation.sequential', 'assimilation.gates',
          'ecology.record', 'ecology.diagnosis', 'ecology.run_folder', 'evaluation.evaluation', 'evaluation.routing',
          'evaluation.free_questions', 'analysis.tables', 'analysis.theme', 'analysis.gate_charts',
          'analysis.run_comparison', 'analysis.run_charts', 'analysis.offline_page', 'analysis.run_dashboard',
-         'analysis.run_report', 'analysis.run_animation', 'analysis.trackers', 'lab.open_notebooks', 'lab.live_charts',
+         'analysis.run_report', 'analysis.run_animation', 'analysis.trackers', 'analysis.run_list',
+         'lab.open_notebooks', 'lab.live_charts',
          'attention.scoring.sandbox', 'attention.scoring.workers', 'attention.scoring.scaling',
          'islands.islands_folder'}
 LIGHT = {'utils', 'economy', 'tasks', 'cli'}

@@ -6,6 +6,7 @@ from . import run_animation as run_animation
 from . import run_charts as run_charts
 from . import run_comparison as run_comparison
 from . import run_dashboard as run_dashboard
+from . import run_list as run_list
 from . import run_report as run_report
 from . import society_charts as society_charts
 from . import tables as tables
@@ -75,6 +76,10 @@ from .run_animation import (
 )
 from .claims import (
     claim as claim, compared as compared,
+)
+from .run_list import (
+    LAST as LAST, STATES as STATES, check_removable as check_removable, list_runs as list_runs,
+    nearest_preset as nearest_preset, remove_run as remove_run,
 )
 from .trackers import (
     ANSWERS as ANSWERS, LONGEST as LONGEST, MLflow as MLflow, PLACE as PLACE, TRACKERS as TRACKERS,

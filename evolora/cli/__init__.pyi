@@ -10,6 +10,7 @@ from . import doctor as doctor
 from . import export as export
 from . import hosts as hosts
 from . import islands as islands
+from . import runs as runs
 from . import settings as settings
 from . import study as study
 from . import tracking as tracking

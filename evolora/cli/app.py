@@ -28,13 +28,14 @@ from .hosts import (HOSTS, NeedsEngine, finite, host_app, interruptible, loaded_
 from .baselines import holdout, sft
 from . import (ask as ask_command, docs as docs_command, export as export_command,
                          islands as islands_command, settings as settings_command)
-from . import study as study_command, training_jobs
+from . import runs as runs_command, study as study_command, training_jobs
 from .settings import Changes, changes_of, preset_for
 from .tracking import Track, check_trackers, tracking
 from ..utils.terminal import MAX_THREADS, bar_of, meanwhile, new_file, new_folder_for, progress, log, show, visible
 
 # %% ../../nbs/16_cli/14_app.ipynb #1ed9fd5c
 _ELSEWHERE = dict(dashboard='`evolora report RUN --html` writes one', resume='`evolora run --resume RUN` goes on',
+                  list='`evolora runs` lists runs', remove='`evolora runs --remove NAME` removes one',
                   plot='`evolora report RUN` draws the charts', presets='`evolora config PRESET` prints one',
                   merge='organelles merge while an ecology lives: `evolora run`, then `evolora report RUN`')
 
@@ -345,6 +346,7 @@ _on_engine(epilog='Look once for each thing that you report: to look, change a s
 app.command(epilog=study_command.EPILOG)(study_command.study)
 app.command(epilog=training_jobs.EPILOG)(training_jobs.train)
 _on_engine(epilog=islands_command.EPILOG)(islands_command.islands)
+app.command(epilog=runs_command.EPILOG)(runs_command.runs)
 app.command(epilog='Of a preset, of a file, or with --diff of what lies between two. `evolora run --set market.bet=.5` '
                    'takes another value.')(settings_command.config)
 app.command(epilog=docs_command.EPILOG)(docs_command.docs)

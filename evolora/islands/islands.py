@@ -25,7 +25,7 @@ from .island import Island, Report
 from .islands_folder import STATUS
 from .migration import Departure
 from .plan import IslandsConfig, Plan, check_epochs, made_plan, read_plan, write_plan
-from ..utils.files import locked, write_whole
+from ..utils.files import locked, note_aim, write_whole
 from ..utils.terminal import stop_softly
 
 # %% ../../nbs/14_islands/06_islands.ipynb #iss00007
@@ -102,6 +102,7 @@ class Islands:
         every = self.plan.islands.every
         check_epochs(generations, every)
         with locked(self.folder), stop_softly() as stop:
+            note_aim(self.folder, generations)
             try:
                 for report in self.crew.begin(lambda: stop['asked']): self.reports[report.island] = report
                 if not self.audit().balanced: raise ValueError(

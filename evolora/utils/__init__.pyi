@@ -1,4 +1,5 @@
 from . import cluster as cluster
+from . import deprecation as deprecation
 from . import files as files
 from . import pool as pool
 from . import randomness as randomness
@@ -14,8 +15,8 @@ from .files import (
     about as about, aim_of as aim_of, append as append, check_new_folder as check_new_folder,
     checked_file as checked_file, digest as digest, first_bytes as first_bytes, locked as locked,
     new_folder as new_folder, note_aim as note_aim, owner as owner, parse_json as parse_json,
-    read_file as read_file, read_json as read_json, read_yaml as read_yaml, sweep as sweep, sync as sync,
-    taken as taken, truncate as truncate, write_whole as write_whole,
+    read_file as read_file, read_json as read_json, read_yaml as read_yaml, remove_folder as remove_folder,
+    sweep as sweep, sync as sync, taken as taken, truncate as truncate, write_whole as write_whole,
 )
 from .registry import (
     NAME as NAME, Parts as Parts, fingerprint as fingerprint,
@@ -44,4 +45,8 @@ from .cluster import (
 )
 from .underway import (
     Underway as Underway, heard as heard, tell as tell,
+)
+from .deprecation import (
+    Deprecation as Deprecation, EvoloraDeprecationWarning as EvoloraDeprecationWarning, KNOWN as KNOWN,
+    deprecated as deprecated, moved as moved, outlived as outlived,
 )

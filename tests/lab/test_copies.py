@@ -1,6 +1,5 @@
 """`evolora lab`: the notebooks travel with the package, the copies are the user's, JupyterLab gets what was asked."""
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -9,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from packages import build
 from evolora.experiments.study_plan import own_studies
 from evolora.lab import open_notebooks as notebooks
 from evolora.cli.app import main
 from evolora.lab.open_notebooks import copy_notebooks, lab_command, lab_notebooks
 
-ROOT = Path(__file__).resolve().parents[2]
 FIRST = '01_step_generations.ipynb'
 
 
@@ -104,22 +103,7 @@ def test_a_package_without_notebooks_says_so(tmp_path, monkeypatch):
 def built(tmp_path_factory):
     "A source distribution, and the wheel that is built from it alone"
     pytest.importorskip('setuptools', minversion='70.1', reason='setuptools, which builds packages, is not installed')
-    copy, out = tmp_path_factory.mktemp('copy') / 'evolora', tmp_path_factory.mktemp('dist')
-    copy.mkdir()
-    for name in ('setup.py', 'settings.ini', 'README.md', 'LICENSE'): shutil.copy(ROOT / name, copy)
-    for name in ('evolora', 'nbs/lab'):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns('__pycache__', '.*'))
-    (copy / 'nbs/experiments').mkdir()
-    for path in (ROOT / 'nbs/experiments').glob('*.yaml'): shutil.copy(path, copy / 'nbs/experiments')
-    def build(kind, folder):
-        code = f'from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})'
-        done = subprocess.run([sys.executable, '-c', code], cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:]
-    build('sdist', copy)
-    source, = out.glob('*.tar.gz')
-    with tarfile.open(source) as archive: archive.extractall(out / 'source', filter='data')
-    build('wheel', next((out / 'source').iterdir()))
-    return source, next(out.glob('*.whl'))
+    return build(tmp_path_factory.mktemp('dist'))
 
 
 def test_the_notebooks_and_the_studies_travel_with_the_package(built, tmp_path):

@@ -216,3 +216,33 @@ def test_a_note_of_a_stranger_is_only_text(tmp_path):
     for note in ('{', '[]', json.dumps({'process': '\x1b[2J' * 100, 'machine': '\x1b[2J'})):
         (tmp_path / '.owner.json').write_text(note)
         assert len(owner(tmp_path)) < 120 and '\x1b' not in owner(tmp_path)
+
+
+def test_a_lock_that_is_a_link_empties_no_file(tmp_path):
+    "filelock before 3.20.1 followed it, and cut what it led to: so that version is the lower bound"
+    (tmp_path / 'precious').write_text('kept')
+    (tmp_path / '.lock').symlink_to(tmp_path / 'precious')
+    (tmp_path / '.owner.json').write_text('{}')
+    for look in (lambda: files.taken(tmp_path), lambda: locked(tmp_path).__enter__()):
+        with pytest.raises(OSError): look()
+    assert (tmp_path / 'precious').read_text() == 'kept'
+
+
+def test_how_far_a_process_wanted_to_get_is_known_after_it_has_gone(tmp_path):
+    with locked(tmp_path):
+        assert files.aim_of(tmp_path) is None
+        files.note_aim(tmp_path, 40)
+        assert files.aim_of(tmp_path) == 40
+    assert files.aim_of(tmp_path) is None and files.aim_of(tmp_path, last=True) == 40
+    for bad in ('{', '[]', '{"aim": -1}', '{"aim": "x"}'):
+        (tmp_path / '.aim.json').write_text(bad)
+        assert files.aim_of(tmp_path, last=True) is None
+
+
+def test_a_folder_goes_at_once_and_leaves_what_its_links_lead_to(tmp_path, monkeypatch):
+    for name in ('goes/deep', 'stays'): (tmp_path / name).mkdir(parents=True)
+    (tmp_path / 'stays/x').touch()
+    (tmp_path / 'goes/deep/link').symlink_to(tmp_path / 'stays')
+    monkeypatch.chdir(tmp_path)
+    files.remove_folder('goes')
+    assert [p.name for p in tmp_path.iterdir()] == ['stays'] and (tmp_path / 'stays/x').exists()
