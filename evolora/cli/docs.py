@@ -33,7 +33,7 @@ def sources() -> Path:
 def built(out: Path) -> bool:
     "Whether a site of ours lies there; ValueError for anything else"
     if not exists(out): return False
-    if (out / '.buildinfo').is_file() and (out / '.doctrees').is_dir(): return (out / 'index.html').is_file()
+    if (out / '.source').is_dir(): return (out / 'index.html').is_file()        # or a build was broken off
     raise ValueError(f"expected a new folder or a site for --out, got {out}, which is something else; choose another")
 
 def build_site(out: Path) -> None:

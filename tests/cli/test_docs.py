@@ -237,8 +237,8 @@ def test_a_site_that_is_there_is_opened_and_something_else_is_left_alone(cli, tm
     opened = []
     monkeypatch.setattr('webbrowser.open', lambda url: opened.append(url) or True)
     site = tmp_path / 'site'
-    (site / '.doctrees').mkdir(parents=True)
-    for name in ('.buildinfo', 'index.html'): (site / name).write_text('x')
+    (site / '.source').mkdir(parents=True)
+    (site / 'index.html').write_text('x')
     monkeypatch.setattr(evolora, '__file__', str(tmp_path / 'lib/evolora/__init__.py'))
     code, out, err = cli('docs', '--out', site)
     assert (code, out, err) == (0, f"site: {site / 'index.html'}\n", '') and opened == [(site / 'index.html').as_uri()]
