@@ -191,7 +191,7 @@ def list_runs(folder: str | Path = 'runs', *, # or the folder of one run, or of 
 
 # %% ../../nbs/10_analysis/14_run_list.ipynb #rls00023
 _OWN = {*_MARKS, *(f'{table}.jsonl' for table in TABLES), 'checkpoints', 'calibration.json', 'status.json',
-        'report.md', 'charts', 'dashboard.html', 'timeline.gif'}
+        'report.md', 'charts', 'dashboard.html', 'timeline.gif', 'track'}
 _HEAD = {'run': {'format', 'version', 'seed', 'host', 'config', 'hashes'},
          'islands': {'format', 'version', 'seed', 'host', 'config', 'hashes', 'islands'}}
 
@@ -210,13 +210,13 @@ def check_removable(folder: str | Path) -> None:
     try: written = not mark.is_symlink() and read_json(mark, 1 << 24).keys() >= _HEAD[kind]
     except (ValueError, OSError): written = False
     if not written:
-        raise ValueError(f"expected what evolora wrote, got {folder} with another {mark.name}; remove its folder "
-                         "yourself")
+        raise ValueError(f"expected what evolora wrote, got {folder} with a {mark.name} that is damaged or "
+                         "of another program; remove its folder yourself")
+    if busy := _walk(folder)[2]:
+        raise ValueError(f"expected a run that is not alive, got {folder}, where {owner(busy[0])} is at work; stop it")
     others = sorted(p for p in (*folder.iterdir(), *folder.glob('island-*/*')) if not _is_own(p.name) or p.is_symlink())
     if others: raise ValueError(f"expected only what evolora wrote, got {str(others[0].relative_to(folder))!r:.80} in "
                                 f"{folder}; move it away first")
-    if busy := _walk(folder)[2]:
-        raise ValueError(f"expected a run that is not alive, got {folder}, where {owner(busy[0])} is at work; stop it")
 
 def remove_run(folder: str | Path) -> None:
     "Remove the folder of a run or of islands for good; ValueError, and nothing is touched, for what is not to go"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers.pytorch_utils import Conv1D
 
 from .peft_export import Layout, asking_lines
@@ -102,8 +103,11 @@ def write_merged(population: Population, folder: str | Path) -> None:
     "Write the host with the only organelle added, as a model folder with tokenizer; ValueError if it answers otherwise"
     host, id = population.host, population.ids[0]
     transformers.logging.disable_progress_bar()
-    host.model.save_pretrained(folder, state_dict=fold(population, id), max_shard_size='1TB')
+    try: host.model.save_pretrained(folder, state_dict=fold(population, id), max_shard_size='1TB')
+    except SafetensorError as e: raise OSError(f'{folder}: {e}') from None         # the disk is full, as a rule
     host.tokenizer.save_pretrained(folder)
+    weights = Path(folder, 'model.safetensors')
+    weights.chmod(weights.with_name('config.json').stat().st_mode)         # safetensors lets only its owner read
     _read_back(population, Path(folder))
 
 MERGED = Layout(check_mergeable, write_merged, 'transformers', _weights, _use)

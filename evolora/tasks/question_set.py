@@ -34,7 +34,9 @@ def _rows_of(source) -> Iterable[tuple[str, dict]]:
     "(where, row) of each row of a source"
     if isinstance(source, pd.DataFrame): source = source.to_dict('records')
     elif isinstance(source, (str, Path)):
-        path, data = Path(source), read_file(source, 64 << 20)
+        path = Path(source)
+        if not path.is_file(): raise ValueError(f"expected a file of questions, got {str(path)!r:.80}, which is none")
+        data = read_file(path, 64 << 20)
         if path.suffix.lower() == '.csv':
             try: source = pd.read_csv(BytesIO(data), dtype=str, keep_default_na=False).to_dict('records')
             except (ValueError, UnicodeDecodeError) as e:

@@ -65,9 +65,12 @@ def with_contents(text: str) -> str:
 
 
 def with_index(text: str) -> str:
-    "A page whose lines `Also: …` are entries of the index as well, so that the search leads to just that place"
-    entries = lambda also: ''.join(f'```{{index}} ! {word}\n```\n' for word in also[1].split(', ')) + f'\n{also[0]}'
-    return re.sub(r'^Also: (.*)\.$', entries, text, flags=re.MULTILINE)
+    "A page whose lines `Also: …` are entries of the index as well, so that the search leads to just above that heading"
+    def entries(found):
+        head, words = found.groups()
+        marks = ''.join(f'```{{index}} ! {word}\n```\n' for word in words.split(', '))
+        return f'{marks}\n{head}\n\nAlso: {words}.'
+    return re.sub(r'^(### .*)\n+Also: (.*)\.$', entries, text, flags=re.MULTILINE)
 
 
 def shown() -> dict[str, bytes]:
@@ -125,7 +128,9 @@ def faults(site: Path) -> list[str]:
 # ---- the site ------------------------------------------------------------------------------------------------------
 def build(out: Path) -> None:
     "Make the site; ValueError with the first things that are wrong with it"
+    from myst_nb import sphinx_ext
     from sphinx.application import Sphinx
+    sphinx_ext.OUTPUT_FOLDER = f'{out.name}/.outputs'       # it takes a folder beside the site, which is not ours
     source, made = out / '.source', shown()
     for place, data in made.items(): put(source / place, data)
     for place, data in made.items():        # what a saved output links to, which Sphinx does not see

@@ -29,13 +29,13 @@ def comments(module: str) -> dict[int, str]:
 
 
 def said(node, beside: dict[int, str]) -> list[tuple[str, str]]:
-    "(what it is about, the comment) of a function; `note`, if several things stand on the line of the comment"
+    "(what it is about, the comment) of a function: all that stands on the line of the comment, or `note`"
     a, first, about = node.args, node.body[0].lineno, {}
     named = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
     for arg, default in zip(named, _defaults(a)):
         if arg.arg not in ('self', 'cls'): about.setdefault(default or arg.end_lineno, []).append(f'`{arg.arg}`')
     if node.returns: about.setdefault(node.returns.end_lineno, []).append('returns')
-    return [(about[line][0] if len(about.get(line, ())) == 1 else 'note', beside[line])
+    return [(', '.join(about.get(line, ())) or 'note', beside[line])
             for line in range(node.lineno, first) if line in beside]
 
 

@@ -29,7 +29,7 @@ MODELS = {
 
 ENVIRONMENT = {
     'EVOLORA_CACHE': 'The cache: where hosts and all else lies that was fetched or can be made again. Default: '
-                     '`~/.cache/evolora`.',
+                     '`~/.cache/evolora`. Models of the Hugging Face hub lie in its own cache, see `HF_HOME`.',
     'EVOLORA_API_KEY': 'Key of the endpoint that `evolora attention search` asks for proposals. It is kept from every '
                        'process that runs a mechanism.',
     'XDG_CACHE_HOME': 'Where trainings of `evolora attention` are kept: in `evolora/attention` below it. Default: '
@@ -311,7 +311,7 @@ def gates_page() -> str:
 def lineage_page() -> str:
     from evolora.ecology.lifecycle import LINEAGE
     from evolora.ecology.variation import OPERATORS, crossover
-    parts = ['# Births and deaths', 'Events of the table [lineage](#table-lineage), and their reasons: why was it '
+    parts = ['# Births and deaths', 'Events of the table [lineage](#table-lineage), `lineage.jsonl`, and their reasons: why was it '
              'born, why did it die? `evolora report RUN` shows every life with its end.']
     for event, reasons in LINEAGE.items():
         head = ['reason' if event == 'birth' else 'words in its reason', 'why']
@@ -385,7 +385,7 @@ def environment_read() -> set[str]:
 
 def environment_page() -> str:
     return ('# Environment variables\n\nWhat evolora reads of the environment. Where is the cache, where do hosts lie: '
-            '`EVOLORA_CACHE`.\n\n'
+            '`EVOLORA_CACHE`, and for models of the hub its own `HF_HOME`.\n\n'
             + table(['variable', 'what it does'], [[code(k), plain(v)] for k, v in ENVIRONMENT.items()]))
 
 

@@ -181,3 +181,12 @@ def test_a_run_that_cannot_be_removed_stays_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(os, 'replace', lambda *_: (_ for _ in ()).throw(PermissionError(13, 'no')))
     with pytest.raises(PermissionError): remove_run(run.folder)
     assert Run.open(run.folder) and len(run.rows('generations')) == 2
+
+
+def test_a_run_that_was_tracked_goes_with_what_trackers_wrote(tmp_path):
+    run = tmp_path / 'a'
+    write_run(run)
+    (run / 'track' / 'tensorboard').mkdir(parents=True)
+    (run / 'track' / 'tensorboard' / 'events').write_text('x')
+    remove_run(run)
+    assert not run.exists()

@@ -274,6 +274,7 @@ def test_the_site_is_built_without_a_warning_or_a_dead_link_and_its_search_knows
     done = subprocess.run(command, env=os.environ | {'PYTHONPATH': str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert 'every link leads somewhere' in done.stdout and f"site: {site / 'index.html'}" in done.stdout
+    assert [*tmp_path.iterdir()] == [site]      # and nothing beside it
     text = (site / 'searchindex.js').read_text(encoding='utf-8')
     index = json.loads(text.removeprefix('Search.setIndex(').removesuffix(')'))
     for query in ('learning rate', 'why did it die', 'kl', 'stake', 'resume', 'cache', 'turn merges off'):

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from evolora.ecology.variation import OPERATORS
@@ -71,6 +72,7 @@ def test_a_merged_folder_answers_as_host_and_adapter(kind, tmp_path):
 def test_plain_transformers_needs_nothing_else(tmp_path):
     population = one(load_host('embedded', threads=1))
     folder = export(population, 'o1', tmp_path / 'a, "strange" = näme', layout=MERGED, n=24)
+    assert len({p.stat().st_mode for p in folder.iterdir() if p.is_file()}) == 1        # a server reads it, too
     code = ("import sys, torch\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n"
             "t, m = (c.from_pretrained(sys.argv[1]) for c in (AutoTokenizer, AutoModelForCausalLM))\n"
             "ids = t.apply_chat_template([{'role': 'user', 'content': 'Sort the letters: jghn'}],\n"
@@ -138,3 +140,13 @@ def test_an_existing_folder_stays_as_it_is(tmp_path):
     with pytest.raises(ValueError, match='which exists; choose another'):
         export(one(tiny_host('llama')), 'o1', tmp_path / 'out', layout=MERGED, n=24)
     assert not list((tmp_path / 'out').iterdir())
+
+
+def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path, monkeypatch):
+    host = tiny_host('qwen2')
+    population = Population(host, capacity=2, max_rank=4)
+    population.birth()
+    def full(*_, **__): raise SafetensorError('I/O error: No space left on device (os error 28)')
+    monkeypatch.setattr(type(host.model), 'save_pretrained', full)
+    with pytest.raises(OSError, match='No space left'): export(population, 'o1', tmp_path / 'out', layout=MERGED, n=24)
+    assert not [*tmp_path.iterdir()]
