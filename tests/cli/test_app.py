@@ -1101,7 +1101,8 @@ def test_the_commands_are_those_that_are_promised():
         'bench suite', 'bench assimilation', 'bench resume', 'bench lab',
         'bench worlds', 'bench selection', 'bench society', 'bench attention', 'attention', 'attention evaluate',
         'attention evolve',
-        'attention report', 'export', 'compare', 'docs', 'doctor', 'report', 'timeline', 'watch', 'lab', 'study'}
+        'attention report', 'export', 'compare', 'docs', 'doctor', 'report', 'runs', 'timeline', 'watch', 'lab',
+        'study'}
 
 
 def test_a_forecast_says_what_it_does_not_know(cli):
