@@ -30,3 +30,14 @@ def pytest_collection_modifyitems(config, items):
         if config.getoption(f'--{option}'): continue
         for item in items:
             if item.get_closest_marker(option): item.add_marker(pytest.mark.skip(reason=f'runs with pytest --{option}'))
+
+
+@pytest.fixture
+def cli(capfd):
+    "Runs the command in this process: exit code, standard output, standard error"
+    from evolora.cli.app import main
+    def cli(*arguments):
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended: main([str(a) for a in arguments])
+        return (ended.value.code or 0, *capfd.readouterr())
+    return cli

@@ -67,16 +67,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path / 'here'
 
 
-@pytest.fixture
-def cli(capfd):
-    "Runs the command in this process: exit code, standard output, standard error"
-    def cli(*arguments):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended: main([str(a) for a in arguments])
-        return (ended.value.code or 0, *capfd.readouterr())
-    return cli
-
-
 @contextmanager
 def sketching(only='roi'):
     "Reports with one chart, of which no picture is drawn"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -63,13 +63,7 @@ def unpainted(monkeypatch): monkeypatch.setattr('evolora.attention.report.search
 
 
 @pytest.fixture
-def cli(capfd):
-    "Runs the command in this process: exit code, standard output, standard error"
-    def cli(*arguments):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended: main(['attention', *map(str, arguments)])
-        return (ended.value.code or 0, *capfd.readouterr())
-    return cli
+def cli(cli): return partial(cli, 'attention')
 
 
 def refused(found, words):

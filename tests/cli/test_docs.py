@@ -17,7 +17,6 @@ import evolora
 import rooms
 from evolora.analysis.tables import _LEFT
 from evolora.assimilation.gates import EVENTS, GATES, gate_label
-from evolora.cli.app import main
 from evolora.ecology.config import EcologyConfig, load_config, settings
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.knobs import KNOBS
@@ -34,15 +33,6 @@ sys.path.insert(0, str(DOCS))
 import build            # noqa: E402  what makes the site is no package
 import interface        # noqa: E402
 import reference        # noqa: E402
-
-
-@pytest.fixture
-def cli(capfd):
-    def cli(*arguments):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended: main([str(a) for a in arguments])
-        return (ended.value.code or 0, *capfd.readouterr())
-    return cli
 
 
 @pytest.fixture(scope='module')

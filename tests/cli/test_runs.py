@@ -1,19 +1,16 @@
 "`evolora runs` fits a terminal, steers none, and asks before it removes."
 import json
 import sys
+from functools import partial
 
 import pytest
 from synthetic import write_run
 
-from evolora.cli.app import main
 from evolora.utils.files import locked, note_aim
 
 
-def run(capfd, *arguments):
-    "Exit code, standard output and standard error of a command"
-    with pytest.raises(SystemExit) as ended: main(['runs', *map(str, arguments)])
-    out, error = capfd.readouterr()
-    return ended.value.code or 0, out, error
+@pytest.fixture
+def run(cli): return partial(cli, 'runs')
 
 
 @pytest.fixture
@@ -26,28 +23,28 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_table_of_eighty_columns(capfd, place):
-    code, out, error = run(capfd, place)
+def test_a_table_of_eighty_columns(run, place):
+    code, out, error = run(place)
     assert code == 0 and error == '' and max(map(len, out.splitlines())) <= 80
     lines = {line.split('│')[1].strip(): line for line in out.splitlines() if line.startswith('│')}
     assert list(lines) == ['a', 'b', 'c'] and '4/40' in lines['c'] and 'stopped' in lines['c'] and 'done' in lines['b']
     assert 'sampled answers' in out and 'no score' in out
 
 
-def test_rows_are_filtered_and_sorted(capfd, place):
-    names = lambda *how: [r['name'] for r in json.loads(run(capfd, place, '--json', *how)[1])['rows']]
+def test_rows_are_filtered_and_sorted(run, place):
+    names = lambda *how: [r['name'] for r in json.loads(run(place, '--json', *how)[1])['rows']]
     assert names('--sort', 'generations') == ['b', 'c', 'a'] and names() == ['a', 'b', 'c']
     assert names('--state', 'done') == ['b'] and names('--host', 'SYNTH') == ['a', 'b', 'c'] == names('--sort', 'seed')
     assert names('--host', '.*') == names('--preset', 'worlds') == []
-    assert 'none of 3 runs' in run(capfd, place, '--preset', 'worlds')[1]
+    assert 'none of 3 runs' in run(place, '--preset', 'worlds')[1]
     (place / 'empty').mkdir()
-    assert 'no runs in' in run(capfd, place / 'empty')[1]
+    assert 'no runs in' in run(place / 'empty')[1]
 
 
-def test_no_name_steers_the_terminal(capfd, place):
+def test_no_name_steers_the_terminal(run, place):
     (place / 'x\x1b]0;y\x07\n[bold]z').mkdir()
     (place / 'x\x1b]0;y\x07\n[bold]z' / 'run.json').write_text('"\\u001b[2J"')
-    code, out, _ = run(capfd, place)
+    code, out, _ = run(place)
     assert code == 0 and '\x1b' not in out and '\x07' not in out and '[bold]z' in out and 'damaged' in out
 
 
@@ -56,30 +53,30 @@ def test_no_name_steers_the_terminal(capfd, place):
     (['--json', '--remove', 'a'], 'got both'), (['--remove', 'q', '--yes'], "known: 'a', 'b', 'c'"),
     (['--remove', '../x', '--yes'], 'expected one of the runs'), (['--remove', 'a'], 'expected --yes'),
     (['--state', 'done', '--remove', 'a', '--yes'], "known: 'b'")])
-def test_what_does_not_fit_is_one_line(capfd, place, how, says):
-    code, out, error = run(capfd, place, *how)
+def test_what_does_not_fit_is_one_line(run, place, how, says):
+    code, out, error = run(place, *how)
     assert code == 2 and error.count('\n') == 1 and says in error and out == ''
     assert all((place / name / 'run.json').exists() for name in 'abc')
 
 
-def test_a_folder_that_is_not_there_is_one_line(capfd, tmp_path):
-    code, _, error = run(capfd, tmp_path / 'nowhere')
+def test_a_folder_that_is_not_there_is_one_line(run, tmp_path):
+    code, _, error = run(tmp_path / 'nowhere')
     assert code == 2 and error.count('\n') == 1 and 'which is none' in error
 
 
-def test_patterns_remove_what_is_listed_after_all_were_checked(capfd, place):
+def test_patterns_remove_what_is_listed_after_all_were_checked(run, place):
     with locked(place / 'c'):
-        code, _, error = run(capfd, place, '--remove', '*', '--yes')
+        code, _, error = run(place, '--remove', '*', '--yes')
         assert code == 2 and 'is at work' in error and (place / 'a').exists()
-    code, out, _ = run(capfd, place, '--state', 'stopped', '--remove', '*', '--yes')
+    code, out, _ = run(place, '--state', 'stopped', '--remove', '*', '--yes')
     assert code == 0 and out.startswith('removed: 2 runs') and [p.name for p in place.iterdir()] == ['b']
-    assert run(capfd, place / 'b', '--remove', 'b', '--yes')[0] == 0 and not (place / 'b').exists()
+    assert run(place / 'b', '--remove', 'b', '--yes')[0] == 0 and not (place / 'b').exists()
 
 
 @pytest.mark.parametrize('answer, left', [('n\n', True), ('y\n', False)])
-def test_a_person_is_asked(capfd, place, monkeypatch, answer, left):
+def test_a_person_is_asked(run, place, monkeypatch, answer, left):
     monkeypatch.setattr('typer.confirm', lambda question: print(question) or answer == 'y\n')
     monkeypatch.setattr(sys.stdin, 'isatty', lambda: True, raising=False)
-    code, out, error = run(capfd, place, '--remove', 'a')
+    code, out, error = run(place, '--remove', 'a')
     assert code == 0 and 'To be removed' in out and 'Remove 1 run, ' in out and (place / 'a').exists() == left
     assert ('nothing was removed' in error) == left

@@ -3,20 +3,10 @@ import json
 
 import pytest
 
-from evolora.cli.app import main
 from evolora.cli.settings import changes_of
 from evolora.ecology.config import PRESETS, load_config, settings
 
 PRESET_NAMES = sorted(p.stem for p in PRESETS.glob('*.yaml'))
-
-
-@pytest.fixture
-def cli(capfd):
-    def cli(*arguments):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended: main([str(a) for a in arguments])
-        return (ended.value.code or 0, *capfd.readouterr())
-    return cli
 
 
 @pytest.mark.parametrize('preset', PRESET_NAMES)

@@ -9,7 +9,6 @@ from cli.test_attention import SEARCH
 from cli.test_attention import here as searching        # noqa: F401  a tiny tier, and jobs in this process
 from experiments.test_study import TEXT, made
 from evolora.analysis.trackers import TRACKERS
-from evolora.cli.app import main
 from evolora.ecology.run_folder import TABLES
 from evolora.experiments import study as study_module
 from evolora.training.train import LOSSES
@@ -37,14 +36,9 @@ def told(monkeypatch):
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capfd):
-    "Runs the command in this process: exit code, standard output, standard error"
+def cli(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv('RAY_ADDRESS', raising=False)
-    def cli(*words):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended: main([*map(str, words)])
-        return (ended.value.code or 0, *capfd.readouterr())
     return cli
 
 

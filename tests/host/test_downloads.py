@@ -18,7 +18,6 @@ from huggingface_hub import constants
 
 from actors import wrong_lines
 from evolora.host import downloads as module
-from evolora.cli.app import main
 from evolora.host.downloads import (KNOWN, check_host_room, describe, fetch, fetched, found, known, known_file, room,
                                     sound)
 from evolora.host.gguf import write_tiny_gguf
@@ -282,15 +281,6 @@ def test_a_hub_that_cannot_be_reached_is_one_line(monkeypatch, tmp_path):
 
 
 # --- the command
-
-@pytest.fixture
-def cli(capfd):
-    def cli(*arguments):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended: main(list(arguments))
-        return (ended.value.code or 0, *capfd.readouterr())
-    return cli
-
 
 def test_the_command_prints_what_and_how_large_and_that_it_is_there(shop, cli, cache):
     code, out, err = cli('host', 'fetch', NAME, '--dry-run')

@@ -1,7 +1,6 @@
 """`evolora islands` as a person uses it: begun, watched, reported, gone on with; and what cannot be meant."""
 import pytest
 
-from evolora.cli.app import main
 from evolora.islands.islands_folder import place_of
 
 CONFIG = '''\
@@ -16,15 +15,10 @@ curriculum: {copies: 2}
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capfd):
-    "Runs the command in this process: exit code, standard output, standard error"
+def cli(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv('RAY_ADDRESS', raising=False)
     (tmp_path / 'tiny.yaml').write_text(CONFIG)
-    def cli(*words):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended: main([*map(str, words)])
-        return (ended.value.code or 0, *capfd.readouterr())
     return cli
 
 
