@@ -6,6 +6,7 @@ from . import drafts as drafts
 from . import ecology as ecology
 from . import knobs as knobs
 from . import lifecycle as lifecycle
+from . import memory as memory
 from . import parts as parts
 from . import price_equation as price_equation
 from . import record as record
@@ -22,6 +23,10 @@ from .variation import (
 )
 from .lifecycle import (
     Demography as Demography, LINEAGE as LINEAGE,
+)
+from .memory import (
+    Examples as Examples, Memory as Memory, MemoryConfig as MemoryConfig, Prompt as Prompt, Solved as Solved,
+    question_of as question_of, with_examples as with_examples,
 )
 from .parts import (
     Bill as Bill, Graded as Graded, Part as Part, PartConfig as PartConfig, SOCIETY as SOCIETY, Society as Society,
@@ -53,7 +58,7 @@ from .price_equation import (
 from .serving import (
     Met as Met, Service as Service, Serving as Serving, Settled as Settled, absence as absence,
     agreeing as agreeing, asked as asked, billed as billed, chosen as chosen, contributions as contributions,
-    graded as graded, settle as settle, to_score as to_score,
+    graded as graded, scored as scored, settle as settle, to_score as to_score,
 )
 from .succession import (
     Census as Census, Luck as Luck, Succession as Succession, Turnover as Turnover, drawn_parents as drawn_parents,

@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 import evolora
 from ..assimilation.gates import GATES
 from ..assimilation.merge_test import MergeConfig
+from .memory import MemoryConfig
 from .parts import SOCIETY, checked_parts, part_named
 from .variation import VariationConfig
 from ..economy.market import MarketConfig
@@ -55,6 +56,7 @@ class EcologyConfig(BaseModel):
     form: Form = Field(Form(), description='how questions are put and replies are read, see `forms`: fields, or the '
                                            'name of one of four')
     world: WorldConfig = Field(WorldConfig(), description='which answer is right when, see `worlds`')
+    memory: MemoryConfig = Field(MemoryConfig(), description='right answers shown as solved examples, see `memory`')
     temperature: float = Field(1., gt=0, description='sampling temperature of answers')
     max_new_tokens: int = Field(48, ge=1, le=8192, description='tokens after which an answer is cut')
     batch: int = Field(512, ge=1, le=1 << 16, description='rows answered at once; lower it when memory is short')
@@ -127,6 +129,7 @@ class EcologyConfig(BaseModel):
         values = usual(self)
         if self.form.plain: values.pop('form', None)
         if self.world.static: values.pop('world', None)
+        if not self.memory.shots: values.pop('memory', None)
         if not self.society: values.pop('society', None)
         return values
 
@@ -134,6 +137,7 @@ class EcologyConfig(BaseModel):
     def _agree(self):
         for cell in self.cells: Cell.parse(cell)
         self.world.check(self.families)
+        self._remembers()
         widest = max(self.variation.ranks, default=1)
         for name, value, limit, most in (('rank', self.rank, 'max_rank', self.max_rank),
                                          ('variation.ranks', widest, 'max_rank', self.max_rank),
@@ -141,6 +145,14 @@ class EcologyConfig(BaseModel):
             if value > most: raise ValueError(f'{name} expected at most {limit} {most}, got {value}; lower it')
         check_maps(self.plasticity.rule, self.targets)
         return self
+
+    def _remembers(self) -> None:
+        "ValueError for a memory that this world or these copies cannot have"
+        if self.memory.key == 'client' and not self.world.session: raise ValueError(
+            'memory.key expected family or none where no clients take turns, got client; set world.session, or another '
+            'key')
+        if self.memory.bare and self.curriculum.copies < 2: raise ValueError(
+            f'memory.bare expected curriculum.copies of at least 2, got {self.curriculum.copies}; raise copies')
 
 # %% ../../nbs/07_ecology/04_config.ipynb #b39cd72f
 PRESETS = Path(evolora.__file__).parent / 'ecology/presets'
@@ -246,7 +258,7 @@ _UNITS = {unit: names.split() for unit, names in {
     'tokens': 'max_new_tokens plasticity.chunk',
     'generations': 'audit world.period world.fade variation.every curriculum.stall_window merging.wait',
     'questions': 'form.shots world.session market.questions market.round merging.least merging.most merging.look',
-    'answers': 'batch curriculum.copies market.met',
+    'answers': 'batch curriculum.copies market.met memory.shots memory.drop',
     'rank': 'rank max_rank variation.ranks',
     'blocks': 'blocks variation.blocks',
     'updates': 'market.protect plasticity.half_life plasticity.warmup',

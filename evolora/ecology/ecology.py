@@ -315,12 +315,20 @@ def _record(self: Ecology, service: Service, learned: pd.DataFrame, scored: Bill
     record = Generation(row, [dict(zip(episodes, answer)) for answer in zip(*episodes.values())],
                         self.market.rows(self.generation), lineage, timing, decisions, latest, applied.knobs,
                         applied.feedback, [dict(generation=self.generation, **turnover.row)] if turnover else [],
-                        self.society.rows(), put_tasks(self.generation, service.tasks, service.places))
+                        self.society.rows() + self._remembered(),
+                        put_tasks(self.generation, service.tasks, service.places))
     self.history[-1:] = [g.numbers_only() for g in self.history[-1:]] + [record]
     self.generation += 1
     return record
 
 # %% ../../nbs/07_ecology/12_ecology.ipynb #39013ada
+@patch
+def _remembered(self: Ecology) -> list[dict]:
+    "What the memory did, as a row of the table `society`: answers with and without examples, and the right ones"
+    numbers = self.serving.memory.drain()
+    if not numbers: return []
+    return [dict(generation=self.generation, part='memory', event='memory', organelle='', others=[], numbers=numbers)]
+
 @patch
 def table(self: Ecology, name: str) -> pd.DataFrame: # like episodes, as in a run folder
     "A table of what is in memory: `generations` of the whole life, the others of the latest generation"

@@ -37,6 +37,13 @@ class Graded(NamedTuple):
     text: str = ''
     depth: int = 0
     place: int = 0          # which question of its generation
+    bare: str | tuple[str, ...] = ''    # `plain`, if it differs from the prompt
+    shown: tuple = ()       # examples from memory in front of the question, see `memory`
+
+    @property
+    def plain(self) -> str | tuple[str, ...]:
+        "The prompt without examples from memory and without messages"
+        return self.bare or self.prompt
 
 # %% ../../nbs/07_ecology/03_parts.ipynb #prt00009
 class PartConfig(BaseModel):

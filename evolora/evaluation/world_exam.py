@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..ecology.ecology import Ecology
+from ..ecology.memory import with_examples
 from ..ecology.serving import graded
 from .evaluation import holdout, selection
 from ..tasks.family import Task
@@ -34,23 +35,31 @@ def _put_back(ecology: Ecology, number: int) -> Iterator[None]:
         vars(serving).update(kept)
 
 def _answers(ecology: Ecology, tasks: Sequence[Task], places: range, purpose: str,
-             seed: int, host: bool = False) -> tuple[list, list[bool]]:
+             seed: int, host: bool = False, memory: bool = True) -> tuple[list, list[bool]]:
     "Whoever would be asked answers, or the bare host, once each: what follows for stakes, and who was right"
     rng = stream(seed, purpose=f'{purpose} choice', organelle=places.start)
     now = [ecology.world.task(t, ecology.generation, place) for t, place in zip(tasks, places)]
     who = [None if host else ecology.serving.choose(t, place, rng) for t, place in zip(now, places)]
-    prompts = ecology.serving.prompts(now)
+    bare = ecology.serving.prompts(now)
+    shown = ecology.serving.examples(now, who, places) if memory else [()] * len(now)
+    prompts = [with_examples(prompt, examples) for prompt, examples in zip(bare, shown)]
     made = ecology.population.generate(prompts, who, temperature=ecology.controls.config.temperature,
                                        seeds=[seed_of(seed, purpose=purpose, organelle=t.id) for t in now],
                                        max_new_tokens=ecology.config.max_new_tokens, rows=ecology.config.batch)
     right = [ecology.host.form.grade(t, text).success for t, text in zip(now, made.texts)]
-    return graded(now, prompts, who, made, right, places), right
+    return graded(now, prompts, who, made, right, places, bare, shown), right
+
+def _without_memory(ecology: Ecology, exam: Sequence[Task], seed: int) -> dict[str, float]:
+    "Accuracy on the same questions without examples from memory; nothing while memory is off"
+    if not ecology.serving.memory.config.shots: return {}
+    _, right = _answers(ecology, exam, range(len(exam)), 'exam', seed, memory=False)
+    return {'without_memory': float(np.mean(right))}
 
 def exam_in_world(ecology: Ecology, number: int, # of the world
                after: Sequence[int] = (0, 1, 4, 16, 64), *, # graded answers before each exam
                questions: int = 128, seed: int = 0,
                kind: str = 'selection') -> pd.DataFrame: # of the exam's questions, or holdout
-    "Accuracy in a world after so many graded answers, and that of the bare host; a row each. Nothing is changed"
+    "Accuracy in a world after so many graded answers, with memory if it is on, and that of the bare host; a row each"
     if not ecology.serving.steady: raise ValueError("expected an ecology whose population stays while it answers, got "
                                                     f"{type(ecology.serving).__name__}; it cannot be put back")
     if ecology.config.world.static: raise ValueError("expected a world that changes, got a static one; set `world`")
@@ -72,9 +81,11 @@ def exam_in_world(ecology: Ecology, number: int, # of the world
             while done < k:
                 answers, _ = _answers(ecology, lessons[done:done + 1], range(done, done + 1), 'lesson', seed)
                 ecology.serving.settle(answers)
+                ecology.serving.remember(answers)
                 done += 1
             _, right = _answers(ecology, exam, range(len(exam)), 'exam', seed)
-            rows.append(dict(world=number, after=k, questions=len(exam), accuracy=float(np.mean(right)), host=bare))
+            row = dict(world=number, after=k, questions=len(exam), accuracy=float(np.mean(right)), host=bare)
+            rows.append(row | _without_memory(ecology, exam, seed))
     return pd.DataFrame(rows)
 
 def exam_in_worlds(ecology: Ecology, after: Sequence[int] = (0, 1, 4, 16, 64), *, # as in `exam_in_world`

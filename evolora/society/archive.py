@@ -232,12 +232,12 @@ def observe(self: Archive, answers: Sequence[Graded]) -> None:
         done.answers, done.tokens = done.answers + 1, done.tokens + len(a.tokens)
         if not a.right: continue
         done.right[a.family, a.depth] += 1
-        if len(self.probe) < self.ecology.config.market.met: self.probe.append((a.prompt, list(a.tokens)))
+        if len(self.probe) < self.ecology.config.market.met: self.probe.append((a.plain, list(a.tokens)))
 
 @patch
 def settled(self: Archive, answers: Sequence[Graded], prices: Sequence[float]) -> Bill:
     "Perhaps a sleeper wakes"
-    new = [Asked(a.prompt, list(a.tokens), price, {}) for a, price in zip(answers, prices) if a.right]
+    new = [Asked(a.plain, list(a.tokens), price, {}) for a, price in zip(answers, prices) if a.right]
     self.latest = [*self.latest, *new][-self.config.latest:]
     if new and self.sleepers:
         gains = self._gains()

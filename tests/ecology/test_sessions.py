@@ -769,7 +769,8 @@ def test_posts_stand_in_one_order_before_and_after_a_resume(tmp_path, host):
         session.live(4, log=None)
         board = session.ecology.society['board']
         state = board.state()
-        assert len(board.posts) > 1
-        board.posts = {family: board.posts[family] for family in reversed(board.posts)}     # first posted to, then
+        known = board.examples.known
+        assert len(known) > 1
+        board.examples.known = {family: known[family] for family in reversed(known)}    # first posted to, then
         assert board.state() == state
     with resume_session(tmp_path / 'run', host) as again: assert again.ecology.society['board'].state() == state
