@@ -7,23 +7,18 @@ __all__ = ['Post', 'trigrams', 'similar', 'nearest', 'shuffled', 'ChannelConfig'
 
 # %% ../../nbs/08_society/06_channel.ipynb #chn00004
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fastcore.basics import patch
 from pydantic import Field
 
+from ..ecology.memory import Examples, Solved, question_of
 from ..ecology.parts import Bill, Graded, Part, PartConfig
 from ..organelles.handing import Handed, reach
 
 # %% ../../nbs/08_society/06_channel.ipynb #chn00007
-class Post(NamedTuple):
-    "A question with a right answer to it, and who gave it when"
-    author: str
-    family: str
-    question: str
-    answer: str
-    generation: int
+Post = Solved
 
 def trigrams(text: str) -> Counter: return Counter(f' {text} '[i:i + 3] for i in range(len(text)))
 
@@ -50,6 +45,7 @@ class ChannelConfig(PartConfig):
     fee: float = Field(.001, ge=0, le=.1, description='part of all stakes that a reader pays to the author')
     keep: int = Field(8, ge=1, description='generations until a post is forgotten')
     most: int = Field(16, ge=2, le=256, description='posts of a family, at most; the oldest makes room')
+    drop: int = Field(4, ge=1, le=4096, description='wrong answers in a row under a post after which it is dropped')
 
 class Read(NamedTuple):
     "A message that was delivered with a question"
@@ -57,6 +53,7 @@ class Read(NamedTuple):
     author: str
     family: str
     kind: str           # real or shuffled
+    post: Post | None = None    # the one that was delivered, as it was posted
 
 _KINDS = 'real', 'shuffled', 'none', 'unserved'
 
@@ -67,7 +64,7 @@ class Channel(Part):
 
     def __init__(self, ecology, config: ChannelConfig):
         super().__init__(ecology, config)
-        self.posts: dict[str, list[Post]] = {}          # by family, the oldest first
+        self.examples = Examples(config.most, config.drop)      # posts by family
         self.reads: dict[int, Read] = {}                # by the place of a question of this round
         self.kinds: dict[int, str] = {}                 # likewise: what came with it
         self.paid: Counter = Counter()                  # (reader, author): messages of this generation
@@ -89,7 +86,7 @@ class Channel(Part):
 
     def _found(self, family: str, reader: str, question: str, draw: float) -> tuple[Post, Post] | None:
         "The post that a reader could get, as it is and shuffled; None if there are not both"
-        posts = [p for p in self.posts.get(family, []) if p.question != question]
+        posts = [p for p in self.examples.of(family) if p.question != question]
         able = [p for p in posts if self.from_oneself or p.author != reader]
         if not able: return None
         found = able[self.which(able, question)]
@@ -118,19 +115,31 @@ class Channel(Part):
             if kind in ('unserved', 'none'): continue
             post = found[kind == 'shuffled']
             made[place] = self.message(post, turns)
-            self.reads[place] = Read(reader, post.author, family, kind)
+            self.reads[place] = Read(reader, post.author, family, kind, found[0])
         return [made[place] for place in places]
 
     def observe(self, answers: Sequence[Graded]) -> None:
-        "Grades are counted by what was read, and right answers are posted"
+        "Grades are counted by what was read, posts that mislead are dropped, and right answers are posted"
         for a in answers:
-            count = self.right[self.kinds.get(a.place, 'unserved')]
-            count[0], count[1] = count[0] + 1, count[1] + a.right
-            question = a.prompt if isinstance(a.prompt, str) else a.prompt[-1]
-            known = self.posts.setdefault(a.family, [])
-            if not a.right or any(p.question == question for p in known): continue
-            known.append(Post(a.organelle, a.family, question, a.text, self.ecology.generation))
-            del known[:-self.config.most]
+            self._count(a)
+            self._judge(a)
+            if a.right: self._post(a)
+
+    def _count(self, answer: Graded) -> None:
+        count = self.right[self.kinds.get(answer.place, 'unserved')]
+        count[0] += 1
+        count[1] += answer.right
+
+    def _judge(self, answer: Graded) -> None:
+        "Count a grade for the post that was read; a shuffled one says nothing about it"
+        read = self.reads.get(answer.place)
+        if read and read.kind == 'real': self.examples.graded(answer.family, [read.post], answer.right)
+
+    def _post(self, answer: Graded) -> None:
+        question, known = question_of(answer.prompt), self.examples.of(answer.family)
+        if any((p.question, p.answer) == (question, answer.text) for p in known): return
+        self.examples.add(answer.family, Post(answer.organelle, answer.family, question, answer.text,
+                                              self.ecology.generation))
 
     def settled(self, answers: Sequence[Graded], prices: Sequence[float]) -> Bill:
         "Readers pay the authors"
@@ -146,7 +155,10 @@ class Channel(Part):
         return {read.reader: -paid, read.author: paid}
 
     def leaves(self, one) -> None:
-        for family, posts in self.posts.items(): self.posts[family] = [p for p in posts if p.author != one.id]
+        self._keep(lambda post: post.author != one.id)
+
+    def _keep(self, stays: Callable[[Post], bool]) -> None:
+        for family in [*self.examples.known]: self.examples.keep(family, stays)
 
     def renew(self) -> Bill:
         "What was read, by whom and with what success, goes to the table; old posts are forgotten"
@@ -156,7 +168,7 @@ class Channel(Part):
                                  for name, x in ((kind, n), (f'{kind}_right', right))})
         self.paid, self.right = Counter(), {kind: [0, 0] for kind in _KINDS}
         oldest = self.ecology.generation - self.config.keep
-        for family, posts in self.posts.items(): self.posts[family] = [p for p in posts if p.generation > oldest]
+        self._keep(lambda post: post.generation > oldest)
         return Bill()
 
 # %% ../../nbs/08_society/06_channel.ipynb #chn00017
@@ -195,28 +207,27 @@ class Latent(Channel):
 def _bad(what: str, got) -> ValueError:
     return ValueError(f"expected {what}, got {got!r:.60}; restore the state from a copy")
 
-def _post(row) -> Post:
-    if not isinstance(row, (list, tuple)) or len(row) != 5 or not all(isinstance(x, str) for x in row[:4]) \
-            or type(row[4]) is not int: raise _bad('a post: author, family, question, answer, generation', row)
-    return Post(*row)
-
 def _count(x) -> int:
     if type(x) is not int or not 0 <= x < 1 << 40: raise _bad('a count', x)
     return x
 
 @patch
 def state(self: Channel) -> dict:
-    return {'posts': [list(p) for family in sorted(self.posts) for p in self.posts[family]],
+    return {'posts': self.examples.state(),
             'paid': [[*pair, n] for pair, n in self.paid.items()], 'right': {k: list(x) for k, x in self.right.items()}}
 
 @patch
 def restore(self: Channel, state: dict) -> None:
-    posts, families = [_post(row) for row in state['posts']], {*self.ecology.market.families}
+    # Before there was a count, a row had no topic in front, which is its family.
+    rows = [[row[1], *row, 0] if isinstance(row, (list, tuple)) and len(row) == 5 else row for row in state['posts']]
+    examples, families = Examples(self.config.most, self.config.drop), {*self.ecology.market.families}
+    examples.restore(rows)
+    posts = [p for known in examples.known.values() for p in known]
     if bad := [p.author for p in posts if p.author not in self.ecology.population]:
         raise _bad('posts by organelles that are alive', bad[0])
     if bad := [p.family for p in posts if p.family not in families]:
         raise _bad('posts of families of this ecology', bad[0])
     right = {kind: [_count(x) for x in state['right'][kind]] for kind in _KINDS}
     paid = Counter({(str(reader), str(author)): _count(n) for reader, author, n in state['paid']})
-    self.posts = {f: [p for p in posts if p.family == f] for f in dict.fromkeys(p.family for p in posts)}
+    self.examples = examples
     self.paid, self.right, self.reads, self.kinds = paid, right, {}, {}

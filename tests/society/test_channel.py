@@ -30,7 +30,7 @@ def begun(host, name='board', **knobs):
 def posted(host, posts, name='board', **knobs):
     e = begun(host, name, read=1., **knobs)
     part = e.society[name]
-    part.posts = {'string.sort': [Post(who, 'string.sort', q, a, 0) for who, q, a in posts]}
+    for who, q, a in posts: part.examples.add('string.sort', Post(who, 'string.sort', q, a, 0))
     return e, part
 
 
@@ -132,7 +132,7 @@ def test_a_latent_message_changes_what_its_reader_answers_and_who_has_read_it_co
 def test_nobody_learns_from_what_was_handed_over_and_others_are_scored_as_if_they_had_read_it(host):
     e, part = posted(host, [(w, f'Sort the letters: {x}', ''.join(sorted(x))) for w in ('o1', 'o2', 'o3', 'o4')
                             for x in (f'zyx{w[1]}', f'cba{w[1]}')], 'latent', shuffle=0., fee=0.)
-    part.posts['word.count'] = [p._replace(family='word.count') for p in part.posts['string.sort']]
+    for p in part.examples.of('string.sort'): part.examples.add('word.count', p._replace(family='word.count'))
     seen, rows = [], []
     learn, settle = e.plasticity.learn, e.serving.settle
     e.plasticity.learn = lambda lesson, **how: (seen.extend(lesson.prompts), learn(lesson, **how))[1]
@@ -182,23 +182,46 @@ def test_right_answers_are_posted_once_and_counted_by_what_was_read(host):
     part.observe([Graded('string.sort', prompt, [1], True, 'o2', .5, 'ghi', place=0),
                   Graded('string.sort', 'Sort the letters: zyx', [1], False, 'o2', .5, 'zzz', place=1)])
     assert part.right == {'real': [1, 1], 'shuffled': [0, 0], 'none': [0, 0], 'unserved': [1, 0]}
-    assert part.posts['string.sort'][2:] == [Post('o2', 'string.sort', Q[2], 'ghi', 0)]
+    assert part.examples.of('string.sort')[2:] == (Post('o2', 'string.sort', Q[2], 'ghi', 0),)
     part.observe([Graded('string.sort', Q[2], [1], True, 'o4', .5, 'ghi', place=2)])
-    assert len(part.posts['string.sort']) == 3
+    assert len(part.examples.of('string.sort')) == 3
 
 
 def test_posts_are_forgotten_with_time_and_with_their_author(host):
     e, part = posted(host, [('o2', Q[0], 'abc'), ('o3', Q[1], 'def')], keep=2, most=2)
     e.generation = 1
     part.renew()
-    assert len(part.posts['string.sort']) == 2
+    assert len(part.examples.of('string.sort')) == 2
     e.demography.bury('o2', 1, 'a test')
-    assert [p.author for p in part.posts['string.sort']] == ['o3']
+    assert [p.author for p in part.examples.of('string.sort')] == ['o3']
     e.generation = 2
     part.renew()
-    assert not part.posts['string.sort']
+    assert not part.examples.of('string.sort')
     for i in range(5): part.observe([Graded('string.sort', f'{i}', [1], True, 'o1', .5, 'x', place=i)])
-    assert [p.question for p in part.posts['string.sort']] == ['3', '4']
+    assert [p.question for p in part.examples.of('string.sort')] == ['3', '4']
+
+
+def test_a_post_that_misleads_is_dropped_and_a_shuffled_one_says_nothing_of_it(host):
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=0., drop=2)
+    def wrong():
+        prompt, = put(part, 'o2')
+        part.observe([Graded('string.sort', prompt, [1], False, 'o2', .5, 'zzz')])
+    wrong()
+    assert len(part.examples.of('string.sort')) == 2
+    wrong()
+    assert [p.author for p in part.examples.of('string.sort')] == ['o1'], 'the latest one was read twice'
+    e, part = posted(host, [('o1', Q[0], 'abc'), ('o3', Q[1], 'def')], shuffle=1., drop=1)
+    put(part, 'o2')
+    part.observe([Graded('string.sort', Q[2], [1], False, 'o2', .5, 'zzz')])
+    assert part.kinds == {0: 'shuffled'} and len(part.examples.of('string.sort')) == 2
+
+
+def test_a_checkpoint_without_counts_is_read(host):
+    e, part = posted(host, POSTS)
+    state = part.state() | {'posts': [row[1:-1] for row in part.state()['posts']]}
+    _, again = posted(host, [])
+    again.restore(state)
+    assert again.state() == part.state()
 
 
 # --- a life
