@@ -1,6 +1,7 @@
 from . import baselines as baselines
 from . import changing_worlds as changing_worlds
 from . import crash_recovery as crash_recovery
+from . import fall_detector as fall_detector
 from . import gate_calibration as gate_calibration
 from . import host_zoo as host_zoo
 from . import island_arms as island_arms

@@ -143,14 +143,18 @@ class World:
 
     def clock(self, generation: int) -> int:
         "The generation of the schedule: a change by hand begins the next period, whatever is left of the last one"
-        c, ahead = self.config, 0
+        # Of places that are served in turn, each has a time of its own.
+        turns, place = divmod(generation + self._ahead(generation), self.config.places)
+        return turns + (place + self.config.first) * self.config.period
+
+    def _ahead(self, generation: int) -> int:
+        "Generations of the schedule that changes by hand have skipped"
+        period, ahead = self.config.period, 0
         for change in self.changes:
             if change > generation: break
             before = max(change - 1, 0) + ahead     # where the schedule changes anyway, nothing is skipped
-            ahead = (before // c.period + 1) * c.period - change
-        # Of places that are served in turn, each has a time of its own.
-        turns, place = divmod(generation + ahead, c.places)
-        return turns + (place + c.first) * c.period
+            ahead = (before // period + 1) * period - change
+        return ahead
 
     def period(self, generation: int, place: int = 0) -> int:
         "The period that a question is of: while a world fades in, some are still of the one before"
@@ -166,6 +170,10 @@ class World:
         if c.static: return 0
         if c.session: return int(self._rng('client', generation, place // c.session).integers(c.worlds))
         return self._in_period(self.period(generation, place))
+
+    def place(self, generation: int) -> int:
+        "The place that is served in a generation, from 0"
+        return (generation + self._ahead(generation)) % self.config.places
 
     def latest(self, generation: int) -> int:
         "The world of a generation's period, whether or not it has faded in"
