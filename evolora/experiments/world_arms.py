@@ -83,9 +83,11 @@ class Context(Serving):
 class Gradient(Serving):
     "A bank behind a gate that learns: preferences of each family that follow reward (Williams, REINFORCE, 1992)"
     own = 'preferences', 'mean'
-    def __init__(self, ecology: Ecology, rate: float = .5):
+    def __init__(self, ecology: Ecology, rate: float = .5,
+                 explore: float = .05): # share of questions that any adapter may get, without which it can latch
         super().__init__(ecology)
-        self.rate, self.preferences, self.mean = rate, {}, {}
+        self.rate, self.explore = rate, explore
+        self.preferences, self.mean = {}, {}
 
     def _share(self, family: str) -> np.ndarray:
         p = np.array([*self.preferences.setdefault(family, dict.fromkeys(self.ecology.population.ids, 0.)).values()])
@@ -94,7 +96,8 @@ class Gradient(Serving):
 
     def choose(self, task: Task, place: int, rng: np.random.Generator) -> str:
         share = self._share(task.family)
-        return str(rng.choice([*self.preferences[task.family]], p=share))
+        drawn = (1 - self.explore) * share + self.explore / len(share)
+        return str(rng.choice([*self.preferences[task.family]], p=drawn))
 
     def settle(self, answers: Sequence[Graded]) -> Settled:
         for a in answers:
