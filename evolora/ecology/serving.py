@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['asked', 'chosen', 'graded', 'to_score', 'billed', 'Settled', 'scored', 'settle', 'Met', 'contributions', 'absence',
-           'agreeing', 'Service', 'Serving']
+           'expendable', 'agreeing', 'Service', 'Serving']
 
 # %% ../../nbs/07_ecology/09_serving.ipynb #ser00004
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from itertools import combinations
+from math import fsum
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -150,6 +151,12 @@ def contributions(likelihoods: np.ndarray) -> np.ndarray: # (answers, organelles
 def absence(likelihoods: np.ndarray) -> np.ndarray: # (answers, organelles)
     "(organelles,): how much likelihood of a right answer would be lost without each of them, on average"
     return contributions(likelihoods).mean(0) if len(likelihoods) else np.zeros(likelihoods.shape[1])
+
+def expendable(costs: dict[str, float], # of each member: likelihood of a right answer lost without it
+               able: Sequence[str]) -> list[str]:
+    "Those of `able` that may leave for an untrained member: they cost no more than a member does on average"
+    largest, mean = max(costs.values()), fsum(costs.values()) / len(costs)
+    return [id for id in able if costs[id] <= mean and not 0 < costs[id] == largest]
 
 def agreeing(likelihoods: np.ndarray, # (answers, organelles)
              margin: float, alpha: float = .05) -> list[tuple[int, int, float]]: # two columns and the e-value
@@ -365,7 +372,7 @@ def _learn(self: Serving, service: Service, begin: int, turn: int, applied) -> p
 # %% ../../nbs/07_ecology/09_serving.ipynb #ser00023
 @patch
 def renew(self: Serving) -> Bill: # of scoring
-    "See to it that one organelle is there that never learned; without a free seat, whoever is missed least leaves"
+    "See to it that one organelle never learned; without a free seat, the one that is missed least may leave"
     e, c = self.ecology, self.market.config
     stays = lambda id: not e.society.allows('leave', id)
     if not c.recruit or any(e.population.is_noop(id) and not stays(id) for id in e.population.ids): return Bill()
@@ -375,6 +382,7 @@ def renew(self: Serving) -> Bill: # of scoring
         if not able: return bill
         leaves, reason, cost = self.missed_least(able)
         bill += cost
+        if not leaves: return bill
         e.demography.bury(leaves, e.generation, reason)
     self.recruit()
     return bill
@@ -401,13 +409,15 @@ def recruit(self: Serving) -> None:
 
 @patch
 def missed_least(self: Serving, able: Sequence[str]) -> tuple[str, str, Bill]:
-    "Who of these leaves, why, and the bill of finding that out"
+    "Who of these leaves ('' for none of them), why, and the bill of finding that out"
     costs, bill = self._absence()
     if self.ecology.config.variation.selection == 'lot':        # nobody goes by the costs, but they are paid
         leading = {self.market.leader(f) for f in self.market.families}
         drawn = self.ecology.rng('leaves').choice([id for id in able if id not in leading] or able)
         return str(drawn), 'drawn by lot', bill
-    leaves = min(able, key=lambda id: (costs[id], self.market.balance(id)))
+    spare = expendable(costs, able)
+    if not spare: return '', '', bill
+    leaves = min(spare, key=lambda id: (costs[id], self.market.balance(id)))
     return leaves, f'its absence costs {costs[leaves]:.4f} of a right answer', bill
 
 @patch
@@ -416,4 +426,6 @@ def _absence(self: Serving) -> tuple[dict[str, float], Bill]:
     e = self.ecology
     if not self.met.answers: return dict.fromkeys(e.population.ids, 0.), Bill()
     found = score(e.population, *map(list, zip(*self.met.answers)), [*e.population.ids, None], **self.how)
-    return dict(zip(found.organelles, absence(found.likelihoods).tolist())), billed(found)
+    costs = dict(zip(found.organelles, absence(found.likelihoods).tolist()))
+    del costs[None]
+    return costs, billed(found)

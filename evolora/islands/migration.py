@@ -171,6 +171,7 @@ def _seat(self: Migration, stay: set[str]) -> bool:
     if not able: return False
     leaves, reason, bill = e.serving.missed_least(able)
     self._owed += bill
+    if not leaves: return False
     e.demography.bury(leaves, e.generation, reason)
     return True
 

@@ -13,7 +13,7 @@ from scripted import chance_decides
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.parts import Bill, Graded
-from evolora.ecology.serving import Met, Settled, absence, agreeing, settle, to_score
+from evolora.ecology.serving import Met, Settled, absence, agreeing, expendable, settle, to_score
 from evolora.ecology.sessions import begin_session, resume_session
 from evolora.economy.market import Market, MarketConfig, likelihood_of
 from evolora.host.model import load_host, tiny_host
@@ -199,6 +199,30 @@ def test_without_a_seat_whoever_is_missed_least_leaves_and_never_the_only_one_th
     gone, came = e.demography.lineage()[-2:]
     assert (gone['organelle'], gone['event'], came['organelle'], came['reason']) == ('o2', 'death', 'o4', 'recruit')
     assert gone['reason'] == 'its absence costs 0.1000 of a right answer' and 'o2' not in e.market.holders
+
+
+def test_the_only_eligible_member_stays_if_its_absence_costs_more_than_a_newcomer_brings(host, monkeypatch):
+    e = begun(host, founders=3, founder_step=.1)
+    monkeypatch.setattr(e.population, 'is_noop', lambda id: False)
+    e.plasticity.own[:] = [5 * (o.id == 'o3') for o in e.population] + [0] * (len(e.plasticity.own) - 3)
+    monkeypatch.setattr('evolora.ecology.serving.absence', lambda likelihoods: np.array([0., .01, .37, 0.]))
+    e.serving.met.add('string.sort', 'Sort the letters: cab', [3, 1], stream(0, purpose='test'))
+    bill = e.serving.renew()
+    assert bill.gflops > 0 and e.population.ids == ['o1', 'o2', 'o3'], 'the census is paid, and all stay'
+
+
+def test_the_member_with_the_largest_marginal_contribution_never_leaves_for_an_untrained_one():
+    rng = np.random.default_rng(0)
+    for _ in range(5000):
+        members, answers = int(rng.integers(1, 9)), int(rng.integers(1, 40))
+        skill = rng.beta(*rng.choice([.1, .5, 1., 3.], 2), (answers, members + 1))      # the last column is the host
+        ids = [f'o{i}' for i in range(members)]
+        costs = dict(zip(ids, absence(skill)[:-1].tolist()))
+        able = [id for id in ids if rng.random() < rng.choice([.2, 1.])]
+        spare = expendable(costs, able)
+        assert set(spare) <= set(able)
+        if max(costs.values()) > 0: assert max(costs, key=costs.get) not in spare
+        assert all(costs[id] <= np.mean([*costs.values()]) + 1e-12 for id in spare)
 
 
 def _scored_as(host, monkeypatch, table, **market):
