@@ -173,7 +173,7 @@ def real(json: JSON = False, quick: QUICK = False, host: HOST = 'smollm2-135m-q4
          threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help='Torch threads of all the rest.')] = 2,
          out: Annotated[Path | None, typer.Option(help='Folder of the experiment: new, or of this study. Default: '
                                                   'runs/study-real.')] = None):
-    "A real model under the ecology: speed, exactness, and whether an ecology is worth it there."
+    "A real model under the ecology: speed, exactness, and an ecology next to one adapter at equal compute."
     import pandas as pd
     from evolora.evaluation import host_calibration as calibration
     from evolora.experiments import real
