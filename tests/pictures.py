@@ -117,11 +117,12 @@ def stakes_chart(data):
         x=over_generations('generation', last, ticks, 'generation'),
         y=alt.Y('accuracy:Q', title='right answers', axis=alt.Axis(format='%', tickCount=3),
                 scale=alt.Scale(domain=[0, 1])))
-    title = alt.Title('Share of all stakes per adapter', offset=14, subtitle=[
-        f'One run of {last} generations. The world (which answers are right) changes every '
-        f'{data.world.config.period} generations without notice.', 'Each colour is one adapter. Grey: adapters that never had the largest stake.'])
-    return alt.vconcat(above.properties(width=860, height=280), alt.layer(right, rules).properties(width=860, height=90),
-                       spacing=12).properties(title=title)
+    world = (f'One run of {last} generations. The world (which answers are right) changes every '
+             f'{data.world.config.period} generations without notice.')
+    colours = 'Each colour is one adapter. Grey: adapters that never had the largest stake.'
+    title = alt.Title('Share of all stakes per adapter', offset=14, subtitle=[world, colours])
+    below = alt.layer(right, rules).properties(width=860, height=90)
+    return alt.vconcat(above.properties(width=860, height=280), below, spacing=12).properties(title=title)
 
 
 def stakes(run, out):

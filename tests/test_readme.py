@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import nbformat
+import pandas as pd
 import pytest
 from typer.main import get_command
 
@@ -37,7 +38,9 @@ def prose(text):
 def words(text): return [word for word in text.split() if re.search(r'\w', word)]
 
 
-def sentences(text): return [found for part in prose(text) for found in re.split(r'(?<=[.!?])\s+', part) if words(found)]
+def sentences(text):
+    "The sentences of a page; a heading is one"
+    return [found for part in prose(text) for found in re.split(r'(?<=[.!?])\s+', part) if words(found)]
 
 
 def test_readme_is_short_and_so_are_its_sentences():
@@ -151,6 +154,20 @@ def test_the_lab_opens_with_the_picture_of_the_readme():
     inside = [cell['attachments']['loop.svg']['image/svg+xml'] for cell in cells if 'attachments' in cell]
     assert [base64.b64decode(x) for x in inside] == [(ROOT / 'nbs/images/loop.svg').read_bytes()]
     assert 'attachment:loop.svg' in str(cells) and 'images/loop.svg' in (ROOT / 'README.md').read_text()
+
+
+def test_the_picture_of_stakes_gives_leaders_colours_and_labels_and_others_grey():
+    pictures = pytest.importorskip('pictures', reason='it needs playwright')
+    shares = {'o1': [.9, .8, .8, .8, .1, .1, .1, .1], 'o2': [.1, .1, .1, .1, .7, .7, .8, .8],
+              'o10': [0., .1, .1, .1, .2, .2, .1, .1]}
+    held = pd.DataFrame([{'generation': g, 'organelle': id, 'stakes': x} for id, xs in shares.items()
+                         for g, x in enumerate(xs) if x])
+    ids, colours = pictures.adapter_colours(held)
+    assert ids == ['o1', 'o2', 'o10'] and colours['o10'] in pictures.GREYS
+    assert [colours['o1'], colours['o2']] == pictures.OKABE_ITO[:2]
+    labels = pictures.label_places(held, ids, colours)
+    assert labels[['generation', 'name']].values.tolist() == [[2.5, 'o1'], [6.5, 'o2']]
+    assert labels.y.tolist() == pytest.approx([.4, .1 + .8 / 2])
 
 
 @pytest.mark.slow

@@ -73,8 +73,9 @@ def test_a_page_has_the_interval_that_the_cells_give(results, study, a, b, way):
 
 
 @pytest.mark.parametrize('a, b', [
-    ('ecology', 'frozen'), ('ecology', 'single'), ('ecology', 'rft'), ('ecology', 'lot'), ('ecology', 'unmerged'), ('spread', 'spread_lot'),
-    ('spread', 'spread_even'), ('spread', 'spread_stakes'), ('spread', 'spread_halving'), ('spread', 'spread_bandit')])
+    ('ecology', 'frozen'), ('ecology', 'single'), ('ecology', 'rft'), ('ecology', 'lot'), ('ecology', 'unmerged'),
+    ('spread', 'spread_lot'), ('spread', 'spread_even'), ('spread', 'spread_stakes'), ('spread', 'spread_halving'),
+    ('spread', 'spread_bandit')])
 def test_a_page_has_what_selection_is_worth(results, a, b):
     assert on_a_page(points(results['selection'].lead(a, b, ('id',))))
 
