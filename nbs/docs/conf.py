@@ -32,7 +32,7 @@ html_copy_source = False
 html_theme_options = dict(show_nav_level=1, navigation_depth=2, show_toc_level=2, secondary_sidebar_items=['page-toc'],
                           navbar_align='left', header_links_before_dropdown=7, footer_start=['copyright'],
                           footer_end=[], search_as_you_type=False)
-html_sidebars = {name: [] for name in ('index', 'called', 'nbs/index')}      # nothing is below these
+html_sidebars = {name: [] for name in ('index', 'called', 'nbs/index', 'nbs/howto')}      # nothing is below these
 html_math_renderer = 'mathml'
 html_search_scorer = str(Path(__file__).with_name('scorer.js'))
 add_module_names = False

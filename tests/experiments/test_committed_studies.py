@@ -1,4 +1,4 @@
-"""What README, and the page of an earlier experiment, say of the committed studies is what their cells say."""
+"""What README and the pages of the experiments say of the committed studies is what their cells say."""
 from pathlib import Path
 
 import pytest
@@ -8,21 +8,31 @@ from evolora.experiments.changing_worlds import kept
 from evolora.experiments.screening import main_effects
 from evolora.experiments.study import Study
 from evolora.experiments.study_plan import own_studies
-from evolora.experiments.study_report import curves, draw, evolution, places
+from evolora.experiments.study_report import compared, curves, draw, places
 from evolora.experiments.study_results import Results, crossed
-from evolora.experiments.world_map import lead_map
 from evolora.tasks.task_sets import task_hashes
 from evolora.utils.statistics import sign_flip
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')
 RESULTS = ROOT / 'nbs/experiments/results'
-PAGE = (ROOT / 'nbs/experiments/learning.ipynb').read_text(encoding='utf-8').replace('-', '−')   # before the market
+PAGES = '\n'.join(path.read_text(encoding='utf-8') for path in sorted([
+    *(ROOT / 'nbs/experiments').glob('*.ipynb'), *(ROOT / 'nbs').glob('results.ipynb')])).replace('-', '−')
 COMMITTED = ('islands', 'learning', 'longer', 'merges', 'real', 'rules', 'selection', 'selection_default',
              'selection_longer', 'selection_longest', 'society_allocation', 'society_archive',
              'society_confirmation', 'society_hazard', 'society_real', 'society_screen', 'untuned',
              'worlds', 'worlds_kinds', 'worlds_map', 'worlds_memory', 'worlds_parts',
              'worlds_rivals', 'worlds_seats', 'worlds_static')
+
+
+def on_a_page(found):
+    "Whether a page has the interval of a difference in points, with signs, or without where both ends are positive"
+    low, high = found[1:]
+    texts = ['[{:+.1f}, {:+.1f}]'.format(low, high)] + ['[{:.1f}, {:.1f}]'.format(low, high)] * (low > 0)
+    return any(text.replace('-', '−') in PAGES for text in texts)
+
+
+def points(lead): return [100 * x for x in lead]
 
 
 @pytest.fixture(scope='module')
@@ -57,65 +67,39 @@ def test_a_committed_study_is_whole_and_of_its_file(name):
     ('worlds', 'ecology', 'reset', None), ('worlds', 'ecology', 'posterior', None),
     ('society_confirmation', 'archive', 'ecology', None), ('society_real', 'archive', 'ecology', None),
     ('untuned', 'ecology', 'unmerged', 'routed'), ('untuned', 'ecology', 'unmerged', 'best')])
-def test_readme_has_the_interval_that_the_cells_give(results, study, a, b, way):
+def test_a_page_has_the_interval_that_the_cells_give(results, study, a, b, way):
     own = results[study]
-    found = crossed(100 * (own.right(a, ('id',), way) - own.right(b, ('id',), way)), own.labels(('id',)))
-    text = '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−')
-    said = PAGE if study in ('learning', 'longer', 'merges', 'untuned') else README
-    assert text.replace(' [', ' points [') in said or text in said, text
+    assert on_a_page(crossed(100 * (own.right(a, ('id',), way) - own.right(b, ('id',), way)), own.labels(('id',))))
 
 
 @pytest.mark.parametrize('a, b', [
-    ('ecology', 'frozen'), ('random_search', 'frozen'), ('single', 'frozen'), ('rft', 'frozen'), ('sft', 'frozen'),
-    ('ecology', 'single'), ('ecology', 'rft'), ('ecology', 'lot'), ('ecology', 'unmerged'), ('spread', 'spread_lot'),
-    ('spread', 'spread_stakes'), ('spread', 'spread_halving'), ('spread', 'spread_bandit')])
-def test_readme_has_what_selection_is_worth(results, a, b):
-    text = '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*(100 * x for x in results['selection'].lead(a, b, ('id',))))
-    assert text.replace('-', '−') in README.replace(' points [', ' [')
+    ('ecology', 'frozen'), ('ecology', 'single'), ('ecology', 'rft'), ('ecology', 'lot'), ('ecology', 'unmerged'),
+    ('spread', 'spread_lot'), ('spread', 'spread_even'), ('spread', 'spread_stakes'), ('spread', 'spread_halving'),
+    ('spread', 'spread_bandit')])
+def test_a_page_has_what_selection_is_worth(results, a, b):
+    assert on_a_page(points(results['selection'].lead(a, b, ('id',))))
 
 
-def test_readme_says_what_stakes_and_evidence_are_worth(results):
-    own, cells = results['selection'], Study('selection', RESULTS / 'selection').cells()
-    lead = [100 * x for x in own.lead('spread', 'spread_even', ('id',))]
-    assert '{:.1f} points [{:.1f}, {:.1f}] ahead of six that answer'.format(*lead) in README
-    spent = [x['spent']['evidence'] / x['gflops'] for cell, x in cells.items() if cell.condition == 'ecology']
-    assert f"{100 * sum(spent) / len(spent):.0f} % of the ecology's compute goes into evidence" in README
-    rank = evolution(Study('selection', RESULTS / 'selection').plan, cells).set_index('condition').loc['spread']
-    text = [f'{rank[k]:.2f}'.removeprefix('0') for k in ('ρ shared', 'ρ shared low', 'ρ shared high')]
-    assert '{} [{}, {}]'.format(*text) in README
+def test_one_child_took_over_in_each_of_nine_runs_of_ten():
+    cells = Study('selection', RESULTS / 'selection').cells()
     assert sum('took_over' in x['decisions'] for cell, x in cells.items() if cell.condition == 'ecology') == 9
-
-
-def test_readme_says_how_far_the_map_reaches():
-    study = Study('worlds_map', RESULTS / 'worlds_map')
-    for single, text in ((True, 'begun anew {:+.1f} to {:+.1f} points'), (False, 'without births {:+.1f} to {:+.1f}.')):
-        lead = 100 * lead_map(study.plan, study.cells(), single=single).lead
-        assert text.format(lead.min(), lead.max()).replace('-', '−') in README
-    first = lead_map(study.plan, study.cells()).set_index('world').lead
-    assert first.idxmax() == 'together_4' and first.idxmin() == 'seats_16'
-
-
-def in_readme(lead):
-    "In points: a difference that README has with its interval"
-    found = [100 * x for x in lead]
-    assert '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*found).replace('-', '−') in README.replace(' points [', ' [')
-    return found[0]
 
 
 @pytest.mark.parametrize('budget', (1000., 3000.))
 @pytest.mark.parametrize('rival', ('one', 'specialists'))
-def test_readme_has_what_an_insurance_costs(budget, rival):
+def test_a_page_has_what_an_insurance_costs(budget, rival):
     study = Study('worlds_static', RESULTS / 'worlds_static')
     own = places(study.plan, study.cells())['static', 'embedded', budget]
-    assert in_readme(own.lead('ecology', rival, ('id',))) > -.5
+    lead = points(own.lead('ecology', rival, ('id',)))
+    assert on_a_page(lead) and lead[0] > -.5
 
 
 @pytest.mark.parametrize('budget', (1000., 3000.))
 @pytest.mark.parametrize('rival', ('ecology', 'single'))
-def test_readme_has_what_the_default_is_worth(budget, rival):
+def test_a_page_has_what_the_default_is_worth(budget, rival):
     study = Study('selection_default', RESULTS / 'selection_default')
     own = places(study.plan, study.cells())['default', 'embedded', budget]
-    in_readme(own.lead('quiet', rival, ('id',)))
+    assert on_a_page(points(own.lead('quiet', rival, ('id',))))
     routed, best = (own.right('quiet', ('id',), way).mean(1) for way in ('routed', 'best'))
     assert (routed - best).max() < .004
     stakes, arm = load_config('stakes'), load_config('ecology').but(study.plan.conditions[2].changes)
@@ -124,56 +108,61 @@ def test_readme_has_what_the_default_is_worth(budget, rival):
 
 
 @pytest.mark.parametrize('world, rival', (('apart', 'reset'), ('skewed', 'reset'), ('sessions', 'context')))
-def test_readme_has_the_lead_in_worlds_of_three_kinds(world, rival):
+def test_a_page_has_the_lead_in_worlds_of_three_kinds(world, rival):
     study = Study('worlds_kinds', RESULTS / 'worlds_kinds')
     own = places(study.plan, study.cells())[world, 'habits', 1000.]
     leads = {one: own.lead('ecology', one, ('id',)) for one in ('one', 'reset', 'context')}
     assert min(leads, key=lambda one: leads[one][0]) == rival, 'the best rival is the one that is named'
-    in_readme(leads[rival])
+    assert on_a_page(points(leads[rival]))
 
 
-def test_readme_names_the_nearest_of_the_further_rivals(results):
+def test_a_page_names_the_nearest_of_the_further_rivals(results):
     leads = {one: [100 * x for x in results['worlds_rivals'].lead('ecology', one, ('id',))] for one in (
         'gains', 'reptile', 'changepoint', 'bandit_frozen', 'thompson_pooled', 'reset')}
     assert min(leads, key=lambda one: leads[one][0]) == 'changepoint'
-    said = '{:+.1f} points [{:+.1f}, {:+.1f}]'.format(*leads['changepoint']).replace('-', '−')
-    assert f'the ecology is ahead of it by {said}' in README
+    assert on_a_page(leads['changepoint'])
 
 
-@pytest.mark.parametrize('condition', ('frozen', 'random_search', 'ecology', 'single', 'rft', 'sft'))
-def test_readme_has_the_share_of_right_answers(results, condition):
-    named = {'frozen': 'the frozen host', 'random_search': 'variation and selection', 'ecology': 'the ecology, each',
-             'single': 'one adapter, same rule', 'rft': 'one adapter, trained on its own',
-             'sft': 'one adapter, supervised'}[condition]
-    line = next(line for line in README.splitlines() if line.startswith(f'| {named}'))
-    assert f"| {100 * results['selection'].right(condition, ('id',)).mean():.0f} % |" in line
+ROWS = {'base model, untrained': ('bare', 'frozen', 'frozen'), 'one adapter': ('one', 'single', 'single'),
+        'population': ('ecology', 'ecology', 'ecology'),
+        'one adapter on its own right answers (rejection sampling)': (None, 'rft', 'rft'),
+        'one adapter, supervised on gold answers': (None, 'sft', 'sft')}
 
 
-@pytest.mark.parametrize('arm, named', [
-    ('told_habit', 'told which world it is: an adapter for each family'),
-    ('told', 'told which world it is: an adapter for each |'),
-    ('posterior', 'six adapters by the same stakes'), ('ecology', '**the ecology**'),
-    ('recent', 'the ecology, but whoever was used least recently'), ('reset', 'one adapter, begun anew'),
-    ('wide', 'one adapter of four times the rank'), ('thompson', 'six adapters, by sampled chances'),
-    ('gradient', 'six adapters behind a gate'), ('context', 'one adapter that sees'),
-    ('bare', 'the host alone'), ('one', 'one adapter |')])
-def test_readme_has_what_the_arms_answered_and_spent(results, arm, named):
-    line, own = next(line for line in README.splitlines() if line.startswith(f'| {named}')), results['worlds']
-    assert line.endswith(f"| {100 * own.right(arm, ('id',)).mean():.0f} % | {own.mean(arm, 'gflops'):.0f} |")
+@pytest.mark.parametrize('row', ROWS)
+def test_readme_has_the_share_of_right_answers(results, row):
+    "Second half of changing worlds, constant world, SmolLM2; whole runs and rows with a memory are of pilots"
+    line = next(line for line in README.splitlines() if line.startswith(f'| {row} |')).strip('| ').split(' | ')
+    for shown, study, arm in zip((line[1], *line[3:]), ('worlds', 'selection', 'real'), ROWS[row], strict=True):
+        assert shown == ('–' if arm is None else f"{100 * results[study].right(arm, ('id',)).mean():.0f}%"), study
 
 
-def test_the_best_of_single_adapters_and_of_banks_is_the_one_that_readme_names(results):
+def test_readme_has_the_lead_of_one_adapter_and_its_p_and_it_is_not_significant(results):
+    study = Study('selection', RESULTS / 'selection')
+    row = compared(study.plan, study.cells()).set_index('comparison').loc['ecology − single']
+    lead = [-100 * x for x in (row.difference, row.high, row.low)]
+    assert '{:.1f} points [{:.1f}, {:.1f}] ahead of the population'.format(*lead) in README
+    p = row['corrected p']
+    assert f"(p = {f'{p:.2f}'.removeprefix('0')} after Holm's correction)" in README and p > .05
+
+
+def test_readme_has_what_the_population_of_changing_worlds_computes(results):
+    spent = results['worlds'].mean('ecology', 'gflops')
+    assert f'the population without memory takes {spent:.0f}' in README
+
+
+def test_the_best_of_single_adapters_and_of_banks_is_the_one_that_the_page_names(results):
     right = {arm: results['worlds'].right(arm, ('id',)).mean() for arm in results['worlds'].cells}
     best = lambda arms: max(arms, key=right.get)
     assert best(['one', 'wide', 'reset', 'context']) == 'reset' and best(['thompson', 'gradient']) == 'thompson'
 
 
 @pytest.mark.parametrize('after', (4, 16))
-def test_readme_has_what_is_remembered(after):
+def test_a_page_has_what_is_remembered(after):
     study = Study('worlds_memory', RESULTS / 'worlds_memory')
     found = kept(study.plan, study.cells(), after=after).set_index('condition').loc['ecology']
     text = [f'{found[k]:.2f}'.removeprefix('0') for k in ('estimate', 'low', 'high')]
-    assert text[0] in README and f'[{text[1]}, {text[2]}]' in README, text
+    assert text[0] in PAGES and (after == 16 or f'[{text[1]}, {text[2]}]' in PAGES), text
 
 
 def test_the_screen_of_society_has_every_run_and_finds_the_archive_where_worlds_return():
@@ -191,25 +180,23 @@ def test_the_screen_of_society_has_every_run_and_finds_the_archive_where_worlds_
         assert len(own.right('run_0', ('id',))) == 3, place
 
 
-def test_plans_and_libraries_of_society_are_as_the_page_and_readme_say():
-    points = lambda gap: '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*(100 * x for x in gap)).replace('-', '−')
+def test_plans_and_libraries_of_society_are_as_the_page_says():
+    said = lambda gap: '{:+.1f} [{:+.1f}, {:+.1f}]'.format(*(100 * x for x in gap)).replace('-', '−')
     own = {name: places(study.plan, study.cells()) for name in ('society_allocation', 'society_archive')
            for study in [Study(name, RESULTS / name)]}
-    page, readme = (text.replace(' points [', ' [') for text in (
-        (ROOT / 'nbs/experiments/society.ipynb').read_text(encoding='utf-8'), README))
+    page = (ROOT / 'nbs/experiments/society.ipynb').read_text(encoding='utf-8').replace(' points [', ' [')
     lead = lambda name, world, a, b: next(r for place, r in own[name].items() if world in str(place)).lead(
         a, b, ('id',))
     for world in ('recurring', 'static'):
         for rival in ('auction', 'bandit', 'chance'):
             assert lead('society_allocation', world, 'ecology', rival).low > .35
-        assert points(lead('society_allocation', world, 'ecology', 'sharing')) in page
+        assert said(lead('society_allocation', world, 'ecology', 'sharing')) in page
     for world in ('drawn', 'skewed'):
         for rival in ('ecology', 'recent'):
-            assert points(lead('society_archive', world, 'archive', rival)) in page
-    assert points(lead('society_archive', 'skewed', 'archive', 'seats')) in page
-    assert points(lead('society_archive', 'drawn', 'archive', 'ecology')) in readme
-    assert '4.0 [2.2, 5.8]' in readme and '4.0 [2.2, 5.8]' in page
-    assert points(lead('society_archive', 'drawn', 'seats', 'archive')) == '+4.0 [+2.2, +5.8]'
+            assert said(lead('society_archive', world, 'archive', rival)) in page
+    assert said(lead('society_archive', 'skewed', 'archive', 'seats')) in page
+    assert '4.0 [2.2, 5.8]' in page
+    assert said(lead('society_archive', 'drawn', 'seats', 'archive')) == '+4.0 [+2.2, +5.8]'
 
 
 def test_the_archive_is_confirmed_and_hazards_are_not(results):
@@ -235,16 +222,9 @@ def test_where_there_are_many_curves_each_has_a_panel():
 
 @pytest.mark.parametrize('world', ['recurring', 'apart'])
 @pytest.mark.parametrize('rival', ['alone', 'house', 'large'])
-def test_readme_has_what_islands_and_migrants_are_worth(world, rival):
+def test_a_page_has_what_islands_and_migrants_are_worth(world, rival):
     study = Study('islands', RESULTS / 'islands')
     own = next(r for place, r in places(study.plan, study.cells()).items() if world in str(place))
     lead = own.lead('ring', rival, ('id',))
-    assert '{:+.1f} points [{:+.1f}, {:+.1f}]'.format(*(100 * x for x in lead)).replace('-', '−') in README
+    assert on_a_page(points(lead))
     assert lead.low <= 0 if rival == 'alone' else lead.low > 0
-
-
-def test_readme_says_of_the_same_generations_what_the_page_computes():
-    page = (ROOT / 'nbs/experiments/islands.ipynb').read_text(encoding='utf-8')     # its claims are made again by CI
-    assert 'recurring*: ring − alone +2.0 points [+0.9, +3.1] in the same' in page
-    assert 'apart*: ring − alone +0.0 points [-0.1, +0.2] in the same' in page
-    assert '+2.0 points [+0.9, +3.1] and +0.0 [−0.1, +0.2]' in README
