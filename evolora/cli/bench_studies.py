@@ -34,6 +34,7 @@ def _study(name: str, plan, out: Path | None, *, seeds: int | None, # None: as t
            targets: Callable, account: Callable = lambda plan, cells: ([], {})) -> None: # more rows, and tables
     "Make what is missing of a study and print what is wanted of it"
     from evolora.experiments.study import Study
+    from evolora.experiments.study_differences import coverage_note
     from evolora.experiments.study_report import accuracy, compared, for_people, report
     from evolora.experiments.study_results import as_rows
     plan = _seeds(plan, seeds)
@@ -44,6 +45,7 @@ def _study(name: str, plan, out: Path | None, *, seeds: int | None, # None: as t
             rows, tables = account(plan, cells)
             publish(name, as_rows(accuracy(plan, cells)) + as_rows(compared(plan, cells)) + rows,
                     targets(plan, cells), for_people(plan, cells) | tables, json, None)
+            log(coverage_note(plan, cells))
             if not quick or out: log(f'report: {report(one)}')
         if error: raise error
 
@@ -182,6 +184,7 @@ def real(json: JSON = False, quick: QUICK = False, host: HOST = 'smollm2-135m-q4
     from evolora.tasks.forms import FORMS
     from evolora.host.model import load_host
     from evolora.experiments.study import Study
+    from evolora.experiments.study_differences import coverage_note
     from evolora.experiments.study_plan import World
     from evolora.experiments.study_report import accuracy, compared, for_people
     from evolora.experiments.study_results import as_rows
@@ -232,4 +235,5 @@ def real(json: JSON = False, quick: QUICK = False, host: HOST = 'smollm2-135m-q4
         frames |= for_people(plan, cells)
         rows += [{'table': 'experiment'} | r for r in as_rows(accuracy(plan, cells)) + as_rows(compared(plan, cells))]
     publish('real', rows, targets, frames, json, None)
+    if cells: log(coverage_note(plan, cells))
     if error: raise error

@@ -51,6 +51,7 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
     "Compare conditions over seeds, hosts and budgets: make the cells that are missing, then a report."
     from evolora.experiments.study import Study, Unfinished
     from evolora.experiments.study_plan import grid, share_of
+    from evolora.experiments.study_differences import coverage_note
     from evolora.experiments.study_report import for_people, report
     check_trackers(track)
     part, one = shard_of(shard), Study(file, out)
@@ -87,6 +88,7 @@ def study(file: Annotated[Path, typer.Argument(metavar='FILE', help='The YAML fi
         return log(f'{len(share_of(one.plan, *part))} cells of this part are made, {missing} of other parts are not '
                    f'there yet; at the end: evolora study {file} --collect' + (f' --out {out}' if out else ''))
     for title, table in for_people(one.plan, cells).items(): show(table, title)
+    print(coverage_note(one.plan, cells))
     print(f'report: {report(one)}')
 
 def _announced(one, part: tuple[int, int]) -> None:

@@ -58,7 +58,7 @@ from .price_equation import (
 from .serving import (
     Met as Met, Service as Service, Serving as Serving, Settled as Settled, absence as absence,
     agreeing as agreeing, asked as asked, billed as billed, chosen as chosen, contributions as contributions,
-    graded as graded, scored as scored, settle as settle, to_score as to_score,
+    expendable as expendable, graded as graded, scored as scored, settle as settle, to_score as to_score,
 )
 from .succession import (
     Census as Census, Luck as Luck, Succession as Succession, Turnover as Turnover, drawn_parents as drawn_parents,

@@ -23,6 +23,9 @@ from . import speed as speed
 from . import study as study
 from . import study_cell as study_cell
 from . import study_check as study_check
+from . import study_code as study_code
+from . import study_coverage as study_coverage
+from . import study_differences as study_differences
 from . import study_plan as study_plan
 from . import study_report as study_report
 from . import study_results as study_results

@@ -13,7 +13,7 @@ import pandas as pd
 
 from .speed import target
 from .study_plan import Cell, Comparison, Plan, load_plan
-from .study_report import places
+from .study_differences import beside_a_lead, compared, places
 from .world_arms import ARMS
 from ..tasks.worlds import World
 from ..utils.randomness import stream
@@ -106,7 +106,9 @@ def world_targets(plan: Plan, cells: dict[Cell, dict]) -> list[dict]:
         gain = (right['ecology'] - right['bare']) / (told - right['bare'])
     around = around_changes(plan, cells).set_index('condition') if cells else pd.DataFrame()
     singles = [c.name for c in plan.conditions if ARMS[c.of or c.name].single]
+    rival = max(singles, key=right.get) if best(singles) is not None else ''
     return [target('ecology − best single adapter that was run, points', '>= 12', ahead(singles)),
+            *beside_a_lead(compared(plan, cells), f'ecology − {rival}', '>= 12'),
             target('ecology − best bank, points', '>= -1', ahead(['thompson', 'gradient', 'posterior'])),
             target('share of the gain of those who are told', '>= 0.9', gain),
             target("scoring's share of FLOPs", '<= 0.35',

@@ -21,10 +21,12 @@ from ..ecology.run_folder import config_hash
 from .gate_calibration import Sizes, measure
 from .merge_audit import COMPARISONS, pooled
 from .speed import target
-from .study_results import Results, as_rows, crossed
+from .study_differences import difference_of
+from .study_results import Results, as_rows
 from ..host.model import Host
 from ..utils.files import read_json, write_whole
 from ..utils.randomness import stream
+from ..utils.statistics import Interval
 from ..utils.terminal import log as log_line
 
 # %% ../../nbs/15_experiments/16_merge_ablation.ipynb #7b43ea5f
@@ -72,9 +74,10 @@ def gains(cells: Sequence[dict]) -> pd.DataFrame:
     for part, kinds in _KINDS.items() if both else ():
         for way in _WAYS:
             gap = results.right('with', kinds, way, both) - results.right('without', kinds, way, both)
-            lines.append({'holdout': part, 'who answers': way, 'seeds': len(both),
-                          **crossed(gap, results.labels(kinds))._asdict()})
-    return pd.DataFrame(lines, columns=['holdout', 'who answers', 'seeds', 'estimate', 'low', 'high'])
+            found = difference_of(gap, sorted(both), results.labels(kinds))
+            lines.append({'holdout': part, 'who answers': way, 'seeds': len(both), **found.seen._asdict(),
+                          'without strongest': found.without.estimate})
+    return pd.DataFrame(lines, columns=['holdout', 'who answers', 'seeds', *Interval._fields, 'without strongest'])
 
 def merges(cells: Sequence[dict]) -> pd.DataFrame:
     "The audits of all lives, a row a merge"

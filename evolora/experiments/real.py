@@ -23,7 +23,7 @@ from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..evaluation.host_calibration import Calibration, Forecast
 from .speed import alternate, target
 from .study_plan import Cell as StudyCell, Plan
-from .study_report import compared
+from .study_differences import beside_a_lead, compared
 from ..host.model import Host, byte_tokenizer, tiny_host
 from ..organelles.population import Population
 from ..tasks.families import Cell
@@ -136,7 +136,8 @@ def real_targets(found: Calibration | None, speed: dict, equal: pd.DataFrame, di
         t = found.table.dropna(subset=['pass@8'])
         between = len({c.rpartition(':')[0] for c in t.index[t['pass@8'].between(.1, .95)]})
     lives = [c for c in cells.values() if c['condition'] == 'ecology']
-    whole, lead = len(lives) >= 10, compared(plan, cells).set_index('comparison')
+    whole, leads = len(lives) >= 10, compared(plan, cells)
+    lead = leads.set_index('comparison')
     ahead = lambda key: 100 * lead.at['ecology − frozen', key] if whole else None
     sure = equal[equal.sure]
     median = float(np.median(generation)) if generation else None
@@ -144,6 +145,7 @@ def real_targets(found: Calibration | None, speed: dict, equal: pd.DataFrame, di
             target('minutes of calibration', '<= 6', found and found.seconds / 60),
             target('ecology ahead of the frozen host, points, ten seeds', '>= 10', ahead('difference')),
             target('… and the low end of its interval', '> 0', ahead('low')),
+            *(beside_a_lead(leads, 'ecology − frozen', '>= 10') if whole else ()),
             target('128 answers, prefix kept ÷ read whole', '>= 3',
                    float(np.median(speed['ratios'])) if speed['questions'] >= 128 else None),
             target('seconds of a generation of 128 answers, median', '<= 30', median),

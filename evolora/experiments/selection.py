@@ -10,7 +10,8 @@ import numpy as np
 
 from .speed import target
 from .study_plan import Cell, Plan, load_plan
-from .study_report import evolution, places
+from .study_differences import beside_a_lead, compared, places
+from .study_report import evolution
 from ..utils.statistics import Interval
 
 # %% ../../nbs/15_experiments/23_selection.ipynb #sel00006
@@ -43,7 +44,7 @@ def selection_targets(plan: Plan, cells: dict[Cell, dict]) -> list[dict]:
     best = None
     if results and {'single', 'specialists'} <= {*results.cells}:
         best = max(('single', 'specialists'), key=lambda c: results.right(c, ('id',)).mean())
-    even = gap('spread', 'spread_even')
+    even, leads = gap('spread', 'spread_even'), compared(plan, cells)
     return [target("Price's terms add up, largest discrepancy", '<= 1e-9', max(rest, default=None)),
             target("selection's term of a life, spread founders, low end", '> 0', of('spread', 'selection low')),
             target('ρ of worth with a large exam, spread founders', '>= 0.6', of('spread', 'ρ shared')),
@@ -51,7 +52,7 @@ def selection_targets(plan: Plan, cells: dict[Cell, dict]) -> list[dict]:
             target('spread: ecology − lot, points, low end', '> 0', gap('spread', 'spread_lot').low),
             target('preset: ecology − lot, points, low end', '> 0', gap('ecology', 'lot').low),
             target('spread: ecology − without selection, points', '>= 5', even.estimate),
-            target('… low end', '> 0', even.low),
+            target('… low end', '> 0', even.low), *beside_a_lead(leads, 'spread − spread_even', '>= 5'),
             target('spread: ecology − successive halving, points', '>= -1', gap('spread', 'spread_halving').estimate),
             target('spread: ecology − bandit, points', '>= 0', gap('spread', 'spread_bandit').estimate),
             target('ecology − the better of single and specialists, points', '>= -0.5',

@@ -25,7 +25,8 @@ from .study_cell import hashes_of_cell, host_of, make_cell, share_done
 from .study_results import as_rows, checked_cell
 from .study_tuning import Trial, begun, round_plan, rounds, scored, survivors, trials_of
 from .study_tuning import tuned_plan
-from .study_plan import Cell, Plan, code_version, grid, load_plan, name_of, needed, share_of
+from .study_code import code_commit, code_version
+from .study_plan import Cell, Plan, grid, load_plan, name_of, needed, share_of
 from ..utils.cluster import cluster_each, join_cluster
 from ..utils.files import about, append, locked, parse_json, read_file, read_json, write_whole
 from ..utils.pool import each
@@ -42,10 +43,14 @@ class _Tried(BaseModel):
     chosen: dict[str, int]
     trials: list[Trial]
 
+def _name_of_comparison(one: dict) -> str:
+    "What a comparison is called in a message"
+    return f"{one['of']} on {one['kind']}{' over whole runs' if one.get('over') == 'whole' else ''}"
+
 def _by_name(plan: dict) -> dict:
     "A plan whose conditions and comparisons have names instead of places"
     try: return plan | {'conditions': {c['name']: c for c in plan['conditions']},
-                        'comparisons': {f"{c['of']} on {c['kind']}": c for c in plan['comparisons']}}
+                        'comparisons': {_name_of_comparison(c): c for c in plan['comparisons']}}
     except (KeyError, TypeError): raise ValueError('expected the plan of a study, got something else') from None
 
 class Unfinished(ValueError):
@@ -155,7 +160,7 @@ class Study:
                     raise ValueError(f"expected a cell of the study {self.plan.name}, got {cell!s:.200}; remove it")
                 if isinstance(where, Path) and where != self.path(cell):
                     raise ValueError(f"expected the cell {where.stem}, got {name_of(self.plan, cell)}; remove it")
-                if cell in found and found[cell] != content:
+                if cell in found and found[cell] | {'commit': None} != content | {'commit': None}:
                     raise ValueError(f"expected one cell {name_of(self.plan, cell)}, got two that differ; remove one")
             found[cell] = content
         return found
@@ -172,8 +177,9 @@ class Study:
     def open_holdout(self) -> None:
         "Note in the record that the holdout is looked at, once for a code version"
         record, now = self.record, {'code': code_version(), 'fingerprint': self.plan.fingerprint}
-        if self.plan.measured.stream == 'holdout' and now not in record['openings']:
-            noted = record | {'openings': [*record['openings'], now]}
+        openings = [{k: one.get(k) for k in now} for one in record['openings']]     # later ones have a commit, too
+        if self.plan.measured.stream == 'holdout' and now not in openings:
+            noted = record | {'openings': [*record['openings'], now | {'commit': code_commit()}]}
             write_whole(self.folder / _RECORD, json.dumps(noted, indent=1) + '\n')
 
 # %% ../../nbs/15_experiments/11_study.ipynb #171fbdcd

@@ -21,9 +21,10 @@ import pandas as pd
 from ..ecology.run_folder import config_hash, differences
 from ..evaluation.evaluation import AUGMENTATIONS, Evaluation, answer, answer_all, brittleness, holdout, selection
 from .baselines import Life, Trained, cost_of, examples_worth, train
-from .study_results import as_rows, packed
+from .study_code import code_commit, code_version
+from .study_results import WHOLE, as_rows, packed
 from .merge_audit import audit
-from .study_plan import Cell, Plan, code_version
+from .study_plan import Cell, Plan
 from ..host.model import Host, recorded_host
 from ..ecology.record import hashes_of
 from ..evaluation.fitness_exam import fitness_ranks
@@ -130,6 +131,11 @@ class Fitness(Curve):
         return [life.updates, *map(_finite, ranks)] if ranks and np.isfinite(ranks[1:]).any() else []
 
 # %% ../../nbs/15_experiments/09_study_cell.ipynb #97c2bbde
+@lru_cache(maxsize=1)
+def _commit() -> str: # asked once a process, which goes on with the code that it has loaded
+    "The commit of the code that makes cells"
+    return code_commit()
+
 @lru_cache(maxsize=2)
 def _loaded(name: str) -> Host: return recorded_host(name, threads=1)
 
@@ -180,19 +186,25 @@ def _lived(trained: Trained, plan: Plan, seed: int) -> dict:
                                            n=plan.measured.audit, seed=seed, rows=ecology.config.batch,
                                            max_new_tokens=ecology.config.max_new_tokens))}
 
-def _served(trained: Trained, most: int | None) -> dict: # questions; None where all lives answer as many
-    "What a life answered: its second half as an exam, and all of it as a curve against GFLOPs"
-    life, right = trained.learner.served, {}
-    for family, success in (one for _, row in life[len(life) // 2:] for one in row):
-        right.setdefault(family, []).append(success)
-    # Lives of equal compute answer different numbers: of each family as many are taken, evenly over the time.
+def _as_exam(answers: list[list], most: int | None, gflops: float) -> dict: # a row a round of (family, right)
+    "Answers of a run as an exam; no more than `most`, as many of each family, evenly over time (None: all)"
+    right: dict[str, list] = {}
+    for family, success in (one for row in answers for one in row): right.setdefault(family, []).append(success)
     each = most // len(right) if most else 0
     if each and min(map(len, right.values())) >= each:
         right = {f: [x[i * len(x) // each] for i in range(each)] for f, x in right.items()}
     bits = [x for family in sorted(right) for x in right[family]]
-    part = {'families': {f: [sum(right[f]), len(right[f])] for f in sorted(right)}, 'bits': packed(bits),
-            'gflops': trained.spent.gflops / trained.spent.answers}
-    return {'ways': {'served': {'id': part}},
+    return {'families': {f: [sum(right[f]), len(right[f])] for f in sorted(right)}, 'bits': packed(bits),
+            'gflops': gflops}
+
+def _served(trained: Trained, most: int | None) -> dict: # questions; None where all runs answer as many
+    "What a run answered: its second half and all of it as exams, and all of it as a curve against GFLOPs"
+    life, of_an_answer = trained.learner.served, trained.spent.gflops / trained.spent.answers
+    answers = [row for _, row in life]
+    # Runs of equal compute answer different numbers; a whole run answers about twice as many as its second half.
+    second = _as_exam(answers[len(life) // 2:], most, of_an_answer)
+    whole = _as_exam(answers, 2 * most if most else None, of_an_answer)
+    return {'ways': {'served': {'id': second}, WHOLE: {'id': whole}},
             'curve': [[round(gflops, 3), round(float(np.mean([x for _, x in row])), 4)] for gflops, row in life]}
 
 def _remembered(trained: Trained) -> list[list[float]]:
@@ -234,7 +246,8 @@ def make_cell(plan: Plan, cell: Cell, known: dict[str, dict], # the cells that i
     trained = _trained(plan, cell, host, budget, examples=examples, folder=folder, every=every, on_update=on_update)
     for one in looks if trained.population is not None else (): one.look(trained)
     sets = {} if plan.measured.served else questions(plan, cell)
-    found = dict(format=1, study=plan.name, condition=cell.condition, seed=cell.seed, host=cell.host, world=cell.world,
+    found = dict(format=1, commit=_commit(), study=plan.name, condition=cell.condition, seed=cell.seed, host=cell.host,
+                 world=cell.world,
                  asked=cell.budget, budget=budget, match=kind.match, hashes=hashes,
                  spent={k: x for k, x in asdict(trained.spent).items() if k != 'seconds'}, gflops=trained.spent.gflops,
                  examples=examples, organelles=0 if trained.population is None else len(trained.population), ways={})

@@ -4,13 +4,10 @@
 
 # %% auto #0
 __all__ = ['SETTINGS', 'MEASURES', 'MAX_CELLS', 'World', 'nested', 'Variant', 'Measured', 'Comparison', 'Knobs', 'Tuning', 'Plan',
-           'own_studies', 'load_plan', 'checked_plan', 'Cell', 'name_of', 'grid', 'needed', 'share_of', 'code_version']
+           'own_studies', 'load_plan', 'checked_plan', 'Cell', 'name_of', 'grid', 'needed', 'share_of']
 
 # %% ../../nbs/15_experiments/08_study_plan.ipynb #fb053db9
-import ast
-import hashlib
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from reprlib import repr as short
@@ -138,7 +135,7 @@ MEASURES = ('curve', 'sampled', 'brittleness', 'audit', 'forgetting', 'memory', 
 class Measured(_Model):
     "What is asked of every cell"
     stream: Literal['holdout', 'selection'] = Field('holdout', description='selection: to choose settings')
-    served: bool = Field(False, description='no exam: what was answered in the second half of a life')
+    served: bool = Field(False, description='no exam: what was answered in the second half of a run, and in all of it')
     id: int = Field(512, ge=8, le=1 << 14, description='questions of the cells that are trained on')
     ood: int = Field(0, ge=0, le=1 << 14, description='questions of unseen depths and families, half of each')
     also: tuple[str, ...] = Field((), description=f'out of {", ".join(MEASURES)}')
@@ -165,8 +162,13 @@ class Comparison(_Model):
     of: str
     against: tuple[str, ...]
     kind: Literal['id', 'ood'] = Field('id', description='of the questions')
+    over: Literal['second', 'whole'] = Field('second', description='half of a run, or the whole of it, that decides '
+                                             'where runs are served')
     test: Literal['greater', 'different'] = Field('greater', description='sign flips over seeds: `of` is ahead, or '
                                                                          'differs in either direction')
+
+    @model_serializer(mode='wrap')
+    def _older_ones_stay(self, usual): return {k: x for k, x in usual(self).items() if k != 'over' or x != 'second'}
 
     @field_validator('against', mode='before')
     @classmethod
@@ -305,13 +307,15 @@ class Plan(_Model):
                     raise ValueError(f'tuning.knobs expected settings of every condition that learns, and of no other, '
                                      f'got {"some" if self.tuning.of(c.name) else "none"} of {c.name}: arms with '
                                      'unequal trials do not compare')
-        made = [(c.of, rival, c.kind) for c in self.comparisons for rival in c.against]
+        made = [(c.of, rival, c.kind, c.over) for c in self.comparisons for rival in c.against]
         if len(set(made)) < len(made):
-            raise ValueError('comparisons expected each pair once for each kind, got one twice')
+            raise ValueError('comparisons expected each pair once for each kind and part of a run, got one twice')
         for c in self.comparisons:
             if c.of in c.against: raise ValueError(f'comparisons expected {c.of} against others, got it against itself')
             for name in (c.of, *c.against):
                 if name not in names: raise ValueError(f'comparisons expected conditions of the study, got {name!r}')
+            if c.over == 'whole' and not self.measured.served: raise ValueError(
+                'comparisons over whole runs expected measured.served true, got false; an exam has no halves')
             if c.kind == 'ood' and not self.measured.ood:
                 raise ValueError('comparisons of kind ood expected questions there, got measured.ood 0')
         return self
@@ -397,27 +401,3 @@ def share_of(plan: Plan, shard: int, shards: int) -> list[Cell]:
     heads = sorted((c for c in cells if not needed(plan, c)), key=lambda c: c not in waited)
     own = {h for i, h in enumerate(heads) if i % shards == shard - 1}
     return [c for c in cells if ({*needed(plan, c)} or {c}) & own]
-
-# %% ../../nbs/15_experiments/08_study_plan.ipynb #bd5ce81e
-_DECIDING = ('utils/randomness.py', 'utils/statistics.py', 'economy', 'tasks', 'host', 'organelles', 'assimilation',
-             'ecology', 'society', 'islands', 'evaluation', *(f'experiments/{name}.py' for name in (
-                 'trainer', 'baselines', 'selection_arms', 'world_arms', 'study_results', 'merge_audit', 'study_cell')))
-
-def _bare(tree: ast.AST) -> ast.AST:
-    "A syntax tree without docstrings"
-    for node in ast.walk(tree):
-        body = getattr(node, 'body', None)
-        if isinstance(body, list): node.body = [x for x in body if not (
-            isinstance(x, ast.Expr) and isinstance(x.value, ast.Constant) and isinstance(x.value.value, str))] or [
-            ast.Pass()]
-    return tree
-
-@lru_cache(maxsize=1)
-def code_version() -> str:
-    "A fingerprint of the code that decides what a cell holds"
-    root, sha = Path(evolora.__file__).parent, hashlib.sha256()
-    for place in _DECIDING:
-        files = sorted((root / place).rglob('*.py')) if (root / place).is_dir() else [root / place]
-        for file in files:
-            sha.update(f'{file.relative_to(root).as_posix()}\n{ast.dump(_bare(ast.parse(file.read_bytes())))}'.encode())
-    return sha.hexdigest()[:16]

@@ -8,7 +8,7 @@ __all__ = ['suite_plan', 'suite_targets']
 # %% ../../nbs/15_experiments/13_suite.ipynb #d308906e
 from .speed import target
 from .study_plan import Cell, Plan, load_plan
-from .study_report import KINDS, compared, places
+from .study_differences import KINDS, beside_a_lead, compared, lead_name, places
 from .study_results import Results
 
 # %% ../../nbs/15_experiments/13_suite.ipynb #b661da11
@@ -21,9 +21,10 @@ def suite_plan(host: str = 'embedded', quick: bool = False) -> Plan:
 # %% ../../nbs/15_experiments/13_suite.ipynb #72e1dd21
 def suite_targets(plan: Plan, cells: dict[Cell, dict]) -> list[dict]:
     "The targets of a study and what was measured; None where a condition is missing"
-    table = compared(plan, cells)
-    found = [target(f'{row.comparison}, {row.kind}, lower bound', '> 0', row.low if row.seeds else None)
-             for row in table.itertuples() if row.test == 'greater']
+    found, table = [], compared(plan, cells)
+    for _, row in table[table.test == 'greater'].iterrows() if len(table) else ():
+        found.append(target(f'{lead_name(row)}, lower bound', '> 0', row.low if row.seeds else None))
+        found += beside_a_lead(table, row.comparison, '> 0', kind=row.kind, over=row.get('over', 'second'))
     if plan.name != 'headline': return found
     results = next(iter(places(plan, cells).values()))
     return found + _headline(results) if results else found

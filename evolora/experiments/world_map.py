@@ -16,8 +16,8 @@ from scipy.optimize import curve_fit
 
 from ..economy.market import Market, MarketConfig, likelihood_of
 from .study_plan import Cell, Plan
-from .study_report import places
-from .study_results import crossed
+from .study_differences import difference, places
+from .study_results import WHOLE
 from .world_arms import ARMS
 from ..utils.randomness import stream
 
@@ -94,11 +94,12 @@ def lead_map(plan: Plan, cells: dict[Cell, dict], *, of: str = 'ecology',
         if not fits: continue
         own, rivals = results.right(of, ('id',)), {arm: results.right(arm, ('id',)) for arm in fits}
         best = max(rivals, key=lambda arm: rivals[arm].mean())
-        seen = crossed(own - rivals[best], results.labels(('id',)))
+        found, whole = difference(results, of, best), results.lead(of, best, ('id',), WHOLE).estimate
         rows.append({'world': name, 'host': host, 'budget': budget, 'period': config.world.period,
                      'habits': config.world.habits, 'worlds': config.world.worlds, 'seats': config.capacity,
                      'consistent': config.world.consistent, 'seeds': len(own), of: own.mean(), 'best rival': best,
-                     'lead': seen.estimate, 'low': seen.low, 'high': seen.high} | {
+                     'lead': found.seen.estimate, 'low': found.seen.low, 'high': found.seen.high,
+                     'without': found.without.estimate, 'whole': whole} | {
                      f'− {arm}': own.mean() - right.mean() for arm, right in rivals.items()})
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=['world', 'period', 'lead', 'low', 'high'])
 

@@ -30,6 +30,8 @@ def test_a_study_ends_in_its_report(file, capsys, tmp_path):
     assert study(file) == 0
     out = capsys.readouterr()
     assert 'report: runs/study-tried/report/README.md' in out.out and '15/15' in out.err
+    assert 'Warning, fewer than 5 seeds: an interval marked 95% from 3 seeds' in out.out
+    assert 'without its' in out.out and 'corrected p' in out.out
     assert (tmp_path / 'runs/study-tried/report/README.md').exists()
 
 

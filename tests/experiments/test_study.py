@@ -1,15 +1,18 @@
 """A study: announced before its first cell, whole after any interruption, the same whoever makes its cells."""
 
 import json
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import yaml
 
 from evolora.experiments import study as module
 from evolora.experiments.study import Study, Unfinished
-from evolora.experiments.study_plan import Cell, Plan, World, grid, load_plan, name_of, needed, share_of
+from evolora.experiments.study_code import COMMIT
+from evolora.experiments.study_plan import Cell, Plan, World, checked_plan, grid, load_plan, name_of, needed, share_of
 from evolora.experiments.study_report import accuracy, compared, for_people, report
 from evolora.experiments.study_results import packed, unpacked
 
@@ -38,7 +41,7 @@ def made(plan, cell, known, folder=None, every=10):
     for name in (n.condition for n in needed(plan, cell)): assert known[name]['condition'] == name
     right = np.random.default_rng([cell.seed, len(cell.condition)]).random(36) < RIGHT[cell.condition]
     return {'format': 1, 'study': plan.name, 'condition': cell.condition, 'seed': cell.seed, 'host': cell.host,
-            'world': cell.world, 'asked': cell.budget, 'budget': 20., 'hashes': {'code': 'x', 'host': 'y'},
+            'world': cell.world, 'asked': cell.budget, 'budget': 20., 'commit': 'a' * 40, 'hashes': {'code': 'x', 'host': 'y'},
             'gflops': 19.5, 'spent': {'episodes': 10, 'right': 4}, 'ways': {'host': {'id': {
                 'families': {'math': [int(right[:18].sum()), 18], 'string.sort': [int(right[18:].sum()), 18]},
                 'bits': packed(right), 'parsed': 1., 'gflops': .1, 'cost': 1.}}}}
@@ -200,6 +203,44 @@ def test_the_holdout_is_counted(plan, tmp_path, fake, monkeypatch):
     assert run(chosen, tmp_path / 'y')[0].record['openings'] == []
 
 
+def test_an_opening_of_before_commits_were_recorded_counts_as_the_same(plan, tmp_path, fake):
+    study, *_ = run(plan, tmp_path / 'x')
+    assert re.search(COMMIT, study.record['openings'][0]['commit'])
+    older = study.record | {'openings': [{k: study.record['openings'][0][k] for k in ('code', 'fingerprint')}]}
+    (tmp_path / 'x/study.json').write_text(json.dumps(older))
+    run(plan, tmp_path / 'x')
+    assert study.record['openings'] == older['openings']
+
+
+def test_a_cell_may_come_from_two_commits_and_the_page_says_which(plan, tmp_path, fake):
+    study, *_ = run(plan, tmp_path / 'x')
+    study.gather()
+    path = tmp_path / 'x/cells/single-2.json'
+    lines = [json.loads(line) for line in (tmp_path / 'x/cells.jsonl').read_text().splitlines()]
+    own = next(c for c in lines if c['condition'] == 'single' and c['seed'] == 2)
+    path.write_text(json.dumps(own | {'commit': 'b' * 40 + '+'}))
+    (tmp_path / 'x/cells.jsonl').write_text(''.join(
+        json.dumps({k: x for k, x in c.items() if k != 'commit' or c['seed'] != 3}) + '\n' for c in lines))
+    assert study.cells() and study.check(study.cells()) is None
+    page = report(study).read_text()
+    made = json.loads(page.split('```json')[1].split('```')[0])
+    assert made['cells of commits'] == {'a' * 40: 9, 'b' * 40 + '+': 1, 'not recorded': 5}
+    assert 'Warning, fewer than 5 seeds: an interval marked 95% from 3 seeds' in page
+    path.write_text(json.dumps(own | {'commit': 'b' * 40, 'gflops': 3.}))
+    with pytest.raises(ValueError, match='got two that differ'): study.cells()
+
+
+def test_a_comparison_over_another_part_is_another_plan(plan, tmp_path, fake):
+    values = yaml.safe_load(TEXT) | {'measured': {'served': True}, 'conditions': ['ecology', {
+        'name': 'single', 'of': 'ecology', 'changes': {'founders': 1}}], 'comparisons': [{
+            'of': 'ecology', 'against': ['single']}]}
+    Study(checked_plan(values), tmp_path / 'x').prepare()
+    values['comparisons'][0]['over'] = 'whole'
+    with pytest.raises(ValueError, match='comparisons.ecology on id over whole runs') as error:
+        Study(checked_plan(values), tmp_path / 'x').prepare()
+    assert '\n' not in str(error.value)
+
+
 def test_what_a_notebook_shows_is_escaped(plan, tmp_path, fake):
     study, *_ = run(plan.model_copy(update={'question': '<script>'}), tmp_path / 'x')
     assert '<script>' not in study._repr_html_() and '15 of 15 cells' in repr(study)
@@ -306,7 +347,8 @@ PART = ('ways', 'host', 'id')
     spoil((*PART, 'families'), [1]), spoil((*PART, 'families'), {'math': 'ab'}),
     spoil((*PART, 'families'), {'math': [1, 36]}), spoil((*PART, 'families'), {'other': [36, 36]}),
     spoil(('gflops',), 'x'), spoil(('gflops',), None), spoil(('hashes',), {}), spoil(('hashes', 'code'), 'z'),
-    spoil(('seed',), 3), spoil(('condition',), 'ecology'), spoil(('sampled',), 3), spoil(('curve',), [[1]])])
+    spoil(('seed',), 3), spoil(('condition',), 'ecology'), spoil(('sampled',), 3), spoil(('curve',), [[1]]),
+    spoil(('commit',), '<script>'), spoil(('commit',), 7)])
 @pytest.mark.parametrize('collected', [False, True])
 def test_a_cell_that_lies_is_refused(plan, tmp_path, fake, change, collected):
     study, *_ = run(plan, tmp_path / 'x')

@@ -10,6 +10,7 @@ from evolora.evaluation.routing import fit_router
 from evolora.experiments.baselines import CONDITIONS, Life, Trained, train
 from evolora.experiments.study_cell import (hashes_of_cell, interim_accuracy, make_cell, questions, share_done,
                                             taught)
+from evolora.experiments.study_code import code_commit
 from evolora.experiments.study_plan import Measured, Plan, Variant, World, grid
 from evolora.experiments.study_results import unpacked
 from evolora.host.model import load_host
@@ -38,6 +39,10 @@ def test_a_cell_says_what_was_measured(made):
     assert cell['curve'][-1] == [round(trained.spent.gflops, 3),
                                  round(answer(trained.population, selection(48, seed=1), 'o1').success.mean(), 4)]
     assert made['frozen']['forgetting']['changed'] == 0 < cell['forgetting']['loss']
+
+
+def test_a_cell_records_its_commit_which_decides_nothing(made):
+    assert made['local']['commit'] == code_commit() and 'commit' not in made['local']['hashes']
 
 
 def test_cells_are_paired_and_say_what_they_depend_on(made):

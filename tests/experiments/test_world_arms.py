@@ -379,6 +379,9 @@ def test_the_second_half_of_a_life_is_the_exam(host, chance, monkeypatch):
     by_hand = [x for family in ('string.sort', 'word.count') for _, row in life.served[2:] for f, x in row
                if f == family]
     assert results.right('one', ('id',)).tolist() == [by_hand] and len(by_hand) == 8
+    whole = [x for family in ('string.sort', 'word.count') for _, row in life.served for f, x in row if f == family]
+    assert results.exact and results.right('one', ('id',), 'whole').tolist() == [whole] and len(whole) == 16
+    assert np.mean(whole) == pytest.approx(np.mean([right for _, right in cells[1]['curve']]), abs=1e-3)
     assert [len(c['curve']) for c in cells] == [4, 4] and cells[1]['curve'][-1][0] == round(cells[1]['gflops'], 3)
 
 
