@@ -27,7 +27,7 @@ def _signed(x: float, digits: int = 1) -> str:
     return f'{x:+.{digits}f}'.replace('-', '−')
 
 class Points(NamedTuple):
-    "A difference in points and the bounds of its interval; NaN bounds where there is none"
+    "A difference in points and the bounds of its interval; NaN bounds without one"
     estimate: float
     low: float
     high: float
@@ -54,7 +54,7 @@ def _over_seeds(values: pd.Series) -> Points:
     return Points(*(100 * x for x in crossed(values.dropna().to_numpy()[:, None], ['run'])))
 
 def _whole_gap(runs: pd.DataFrame, place: tuple, of: str, rival: str) -> Points | None:
-    "The difference over whole runs, paired by seed; None for an exam"
+    "The difference over whole runs, paired by seed; an exam lacks it"
     by_seed = _of_place(runs, place)
     return _over_seeds(by_seed[of] - by_seed[rival]) if {of, rival} <= {*by_seed} else None
 
@@ -66,7 +66,7 @@ class Lead(NamedTuple):
     rival: str
     seeds: int
     measured: Points                # in the exam, or in the second half of the run
-    whole: Points | None            # over the whole run; None for an exam
+    whole: Points | None            # over the whole run, which an exam lacks
     without: Points                 # as measured, without the seed that speaks for it most
     strongest: float                # the difference in that seed
     p: float                        # NaN where the difference was not announced
@@ -83,7 +83,7 @@ def _crossed(gap: np.ndarray, labels: list[str]) -> Points:
     return Points(*(100 * x for x in crossed(gap, labels)))
 
 def _lead(results: Results, runs: pd.DataFrame, place: tuple, of: str, rival: str, tests: dict) -> Lead | None:
-    "A difference with its checks; None where the two have no seed in common"
+    "A difference with its checks, if the two have seeds in common"
     gap, seeds = results.gap(of, rival, ('id',))
     if not seeds: return None
     labels, by_seed = results.labels(('id',)), 100 * gap.mean(1)
