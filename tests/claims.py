@@ -1,7 +1,7 @@
 """Sentences of the notebooks that state a result, and whether they are still true.
 
-    python tests/claims.py                  # every claim of the tutorials, as saved
-    python tests/claims.py --plant 20       # false statements, drawn over all tutorials: which of them are found
+    python tests/claims.py                  # every claim of the pages, as saved
+    python tests/claims.py --plant 20       # false statements, drawn over all pages: which of them are found
 
 `evolora.analysis.claims.claim` makes such a sentence from its values when a notebook is run. What is saved may be older
 than what is computed now, or may have been edited: `stale` finds words that are not those of the source, without
@@ -17,8 +17,8 @@ from pathlib import Path
 from string import Formatter
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*(ROOT / 'nbs/tutorials').glob('*.ipynb'), *(ROOT / 'nbs/experiments').glob('*.ipynb'),
-                *(ROOT / 'nbs/lab').glob('*.ipynb')])
+PAGES = sorted([ROOT / 'nbs/results.ipynb', *(path for folder in ('tutorials', 'experiments', 'lab')
+                                              for path in (ROOT / 'nbs' / folder).glob('*.ipynb'))])
 
 
 def joined(text): return text if isinstance(text, str) else ''.join(text)

@@ -15,6 +15,7 @@ from . import merge_audit as merge_audit
 from . import meta_evolution as meta_evolution
 from . import real as real
 from . import reopened as reopened
+from . import results_page as results_page
 from . import screening as screening
 from . import selection as selection
 from . import selection_arms as selection_arms

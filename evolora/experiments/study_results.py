@@ -8,6 +8,7 @@ __all__ = ['WHOLE', 'packed', 'unpacked', 'crossed', 'Results', 'as_rows', 'read
 # %% ../../nbs/15_experiments/06_study_results.ipynb #67b8c712
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -34,6 +35,20 @@ def unpacked(bits: str, n: int) -> np.ndarray:
     return found[:n].astype(float)
 
 # %% ../../nbs/15_experiments/06_study_results.ipynb #ad52c9c1
+def _draws(rng: np.random.Generator, seeds: int, sizes: Sequence[int], resamples: int):
+    "How often each seed, and each question of each stratum, is drawn: (resamples, seeds), and (resamples, n) of each n"
+    again = lambda n: rng.multinomial(n, [1 / n] * n, size=resamples)
+    return again(seeds), [again(n).astype(np.uint8) for n in sizes]     # one each on average: none comes 256 times
+
+@lru_cache(maxsize=32)
+def _usual_draws(seeds: int, sizes: tuple[int, ...], resamples: int):
+    "The same draws for all that was asked alike; to draw them takes most of the time of an interval"
+    return _draws(stream(0, purpose='crossed'), seeds, sizes, resamples)
+
+def _side_by_side(places: list[int]) -> slice | list[int]:
+    "The same places as a slice if they have no gaps: it spares a copy of what is drawn"
+    return slice(places[0], places[-1] + 1) if places[-1] - places[0] == len(places) - 1 else places
+
 def crossed(values: np.ndarray, # (seeds, questions)
             strata: Sequence, *, # a label a question, drawn again within each
             rng: np.random.Generator | None = None, # by default always the same, whatever else is asked
@@ -43,12 +58,12 @@ def crossed(values: np.ndarray, # (seeds, questions)
     if values.ndim != 2 or not values.size or len(strata) != values.shape[1]:
         raise ValueError(f"expected values of (seeds, questions) with a label a question, got {values.shape} and "
                          f"{len(strata)} labels")
-    seeds, rng = len(values), stream(0, purpose='crossed') if rng is None else rng
-    by_question = rng.multinomial(seeds, [1 / seeds] * seeds, size=resamples) / seeds @ values
-    total, at = np.zeros(resamples), {}
+    seeds, at = len(values), {}
     for i, label in enumerate(strata): at.setdefault(label, []).append(i)
-    for own in at.values():
-        total += (rng.multinomial(len(own), [1 / len(own)] * len(own), size=resamples) * by_question[:, own]).sum(1)
+    sizes = tuple(map(len, at.values()))
+    by_seed, by_stratum = _usual_draws(seeds, sizes, resamples) if rng is None else _draws(rng, seeds, sizes, resamples)
+    by_question, total = by_seed / seeds @ values, np.zeros(resamples)
+    for own, drawn in zip(at.values(), by_stratum): total += (drawn * by_question[:, _side_by_side(own)]).sum(1)
     low, high = np.quantile(total / values.shape[1], [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(values.mean()), float(low), float(high))
 

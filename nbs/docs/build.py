@@ -26,6 +26,7 @@ BESIDE = ['CONTRIBUTING.md', 'tests/training/test_against_peft.py']      # what 
 SHOWN = {'.ipynb', '.md', '.yaml', '.png', '.svg', ''}
 ROOM_LINK = re.compile(r'^\| \[\w+\]\((\d\d_\w+)\.ipynb\)', re.MULTILINE)
 ANCHOR = re.compile(r'(\]\([^)\s]*#)([^)\s]+)')       # Jupyter's keep capitals, which those of Sphinx have not
+FOLDED = re.compile(r'^#\|\s*fold\s*$', re.MULTILINE)      # a cell that is there for its output
 VEGALITE = 'application/vnd.vegalite'
 
 
@@ -37,6 +38,11 @@ def put(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
+def lower_anchors(text: str) -> str:
+    "Markdown whose links to headings are those of Sphinx"
+    return ANCHOR.sub(lambda m: m[1] + m[2].lower(), text)
+
+
 def notebook(text: str) -> tuple[str, dict[str, bytes]]:
     "A notebook as readers see it, without hidden cells, directives and live charts; and the pictures attached to it"
     nb, cells, pictures = json.loads(text), [], {}
@@ -44,11 +50,13 @@ def notebook(text: str) -> tuple[str, dict[str, bytes]]:
         source = ''.join(cell['source'])
         if re.search(r'^#\|\s*hide\s*$', source, re.MULTILINE): continue
         if cell['cell_type'] == 'code':
+            if FOLDED.search(source): cell = cell | {'metadata': {'tags': ['hide-input']}}
             source = re.sub(r'^#\|.*\n?', '', source, flags=re.MULTILINE).strip()
             for output in cell['outputs']:
                 data = output.get('data', {})
                 for kind in [k for k in data if k.startswith(VEGALITE)]: del data[kind]
-        else: source = ANCHOR.sub(lambda m: m[1] + m[2].lower(), source).replace('](attachment:', '](')
+                if said := data.get('text/markdown'): data['text/markdown'] = lower_anchors(''.join(said))
+        else: source = lower_anchors(source).replace('](attachment:', '](')
         for name, kinds in cell.pop('attachments', {}).items():
             for kind, data in kinds.items():
                 whole = ''.join(data)
