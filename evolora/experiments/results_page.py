@@ -123,7 +123,7 @@ def leads(study: Study, pairs: Iterable[tuple[str, str]] = ()) -> dict[str, Lead
 _TRAINED = {'reward': 'own rewards', 'right': 'own right answers', 'gold': 'gold answers', 'life': 'own rewards'}
 
 def arm_facts(variant: Variant) -> dict[str, str]:
-    "The label that an arm is told, whether its prompts hold a right answer, and the source of its training"
+    "The label that an arm is told, whether its prompts hold a right answer, and its source of training"
     base = CONDITIONS[variant.of or variant.name]
     rule = variant.changes.get('plasticity', {}).get('rule', base.changes.get('plasticity', {}).get('rule'))
     told = 'world' if ARMS.get(base.name, ARMS['ecology']).told else 'place' if 'islands' in variant.changes else 'no'
@@ -141,7 +141,7 @@ def measured_as(study: Study) -> str:
     return 'second half, %' if study.plan.measured.served else 'exam, %'
 
 def arm_table(study: Study, names: dict[str, str]) -> pd.DataFrame: # conditions by name, in words
-    "A row per arm and place, the best first: accuracy with its interval, whole run, compute, and its labels, prompts and training"
+    "A row per arm and place, the best first: accuracy with its interval, whole run, compute, labels and training"
     cells, rows = study.cells(), []
     runs = whole_runs(study.plan, cells)
     for place, results in places(study.plan, cells).items():
