@@ -10,6 +10,7 @@ from . import memory as memory
 from . import parts as parts
 from . import price_equation as price_equation
 from . import record as record
+from . import removal as removal
 from . import run_folder as run_folder
 from . import serving as serving
 from . import sessions as sessions
@@ -55,10 +56,12 @@ from .price_equation import (
     heredity as heredity, inheritance as inheritance, price_terms as price_terms, reliability_of as reliability_of,
     true_variance as true_variance,
 )
+from .removal import (
+    Met as Met, absence as absence, agreeing as agreeing, contributions as contributions, expendable as expendable,
+)
 from .serving import (
-    Met as Met, Service as Service, Serving as Serving, Settled as Settled, absence as absence,
-    agreeing as agreeing, asked as asked, billed as billed, chosen as chosen, contributions as contributions,
-    expendable as expendable, graded as graded, scored as scored, settle as settle, to_score as to_score,
+    Service as Service, Serving as Serving, Settled as Settled, asked as asked, billed as billed, chosen as chosen,
+    graded as graded, scored as scored, settle as settle, to_score as to_score,
 )
 from .succession import (
     Census as Census, Luck as Luck, Succession as Succession, Turnover as Turnover, drawn_parents as drawn_parents,

@@ -18,7 +18,8 @@ from scipy.special import fdtrc
 
 from .price_equation import Descent, PriceTerms, price_terms
 from .parts import Bill
-from .serving import billed, contributions
+from .removal import contributions
+from .serving import billed
 from .variation import make_offspring
 from ..economy.prices import nonnegative
 from ..organelles.traits import Organelle

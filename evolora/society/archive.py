@@ -19,7 +19,8 @@ from pydantic import Field, field_validator
 
 from ..ecology.knobs import as_prompt
 from ..ecology.parts import Bill, Graded, Part, PartConfig
-from ..ecology.serving import absence, billed, expendable
+from ..ecology.removal import absence, expendable
+from ..ecology.serving import billed
 from ..ecology.variation import OPERATORS, mutate_traits
 from ..economy.prices import nonnegative
 from ..organelles.population import Population
@@ -285,7 +286,7 @@ def _seat(self: Archive, name: str = '') -> bool: # of a sleeper that is to have
     seen = np.hstack([self._scored(e.population, met, e.population.ids), *asleep])
     found = absence(seen)
     costs = dict(zip(e.population.ids, found))
-    # A sleeper may take the seat of a member that costs less than itself; an untrained one that of an expendable member.
+    # A sleeper may replace a member that costs less than itself, an untrained one an expendable member.
     able = [id for id in able if costs[id] <= found[-1]] if name else expendable(costs, able)
     if not able: return False
     self._waking = name
