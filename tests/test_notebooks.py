@@ -47,7 +47,7 @@ OTHERS = ['nbs/results.ipynb', *(path for folder in ('nbs/tutorials', 'nbs/lab',
 # measured first where it is fetched and that was never done, which is most of the time of the two about it.
 SLOW = {'nbs/tutorials/03_how_organelles_learn.ipynb': 142, 'nbs/tutorials/04_energy_and_survival.ipynb': 186,
         'nbs/tutorials/06_merging_and_gates.ipynb': 90, 'nbs/tutorials/07_variation_and_selection.ipynb': 90,
-        'nbs/tutorials/08_niches_and_worlds.ipynb': 60, 'nbs/tutorials/09_does_it_work.ipynb': 120,
+        'nbs/tutorials/08_niches_and_worlds.ipynb': 110, 'nbs/tutorials/09_does_it_work.ipynb': 120,
         'nbs/tutorials/10_society.ipynb': 150, 'nbs/tutorials/11_your_own_task.ipynb': 125,
         'nbs/tutorials/12_many_adapters.ipynb': 115, 'nbs/tutorials/13_real_host.ipynb': 420,
         'nbs/tutorials/14_evolving_attention.ipynb': 180, 'nbs/tutorials/15_your_own_experiment.ipynb': 120,

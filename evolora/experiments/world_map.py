@@ -26,7 +26,7 @@ def relearning_loss(period: float, # generations between two changes
                     gap: float, # accuracy that is lost where another world holds
                     relearn: float, # generations in which all but 1/e of it is back
                     notice: float = 0.) -> float: # generations before that begins
-    "Mean accuracy that one adapter loses which begins anew at each change"
+    "Mean accuracy that one adapter loses if it is reset at each change"
     if min(period, relearn) <= 0 or notice < 0:
         raise ValueError(f"expected a period and a time to relearn above 0, and none below to notice, got {period}, "
                          f"{relearn} and {notice} generations")
@@ -35,7 +35,7 @@ def relearning_loss(period: float, # generations between two changes
 
 def lead_in_theory(period: float, gap: float, relearn: float, notice: float,
                    turn: float) -> float: # generations until belief has turned
-    "How far a bank that knows all worlds is ahead of one adapter that begins anew, as a share of answers"
+    "How far a bank that knows all worlds is ahead of one adapter that is reset, as a share of answers"
     return relearning_loss(period, gap, relearn, notice) - gap * min(1., turn / period)
 
 def answers_by_bayes(organelles: int, # among whom belief is shared
@@ -139,7 +139,7 @@ def map_chart(table: pd.DataFrame, against: str = 'the best single adapter') -> 
 
 def theory_chart(table: pd.DataFrame, line: Callable[[float], float], # lead by period
                  against: str = 'reset') -> "alt.LayerChart": # the single adapter of the line
-    "The lead over one adapter that begins anew, by period: theory's line and what was measured"
+    "The lead over one adapter that is reset, by period: the theory's line and the measured leads"
     import altair as alt
     from evolora.analysis.theme import BLUE, GREY, ORANGE, VERMILION
     shown = _kinds(table).assign(lead=table[f'− {against}'])
