@@ -160,7 +160,8 @@ def lead_table(study: Study, found: dict[str, Lead], names: dict[str, str]) -> p
     p = lambda x: 'not announced' if np.isnan(x) else f'{x:.3f}'
     rows = [_where(study, one.place) | {
         'difference': f'{names.get(one.of, one.of)} − {names.get(one.rival, one.rival)}', 'seeds': one.seeds,
-        measured_as(study).replace(', %', ''): f'{one.measured}', **({'whole run': f'{one.whole}'} if one.whole else {}),
+        measured_as(study).replace(', %', ''): f'{one.measured}',
+        **({'whole run': f'{one.whole}'} if one.whole else {}),
         'without its strongest seed': f'{one.without}', "Holm's p": p(one.holm)} for one in found.values()]
     return _indexed(pd.DataFrame(rows), 'difference')
 

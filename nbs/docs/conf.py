@@ -17,6 +17,7 @@ exclude_patterns = []
 nb_execution_mode = 'off'
 nb_ipywidgets_js = {}           # comes from a network otherwise; no saved output has a live widget
 nb_number_source_lines = False
+nb_render_markdown_format = 'myst'      # a saved claim may be a table
 myst_enable_extensions = ['dollarmath', 'deflist', 'html_image', 'attrs_inline']
 myst_heading_anchors = 4
 nitpicky = False
@@ -32,7 +33,8 @@ html_copy_source = False
 html_theme_options = dict(show_nav_level=1, navigation_depth=2, show_toc_level=2, secondary_sidebar_items=['page-toc'],
                           navbar_align='left', header_links_before_dropdown=7, footer_start=['copyright'],
                           footer_end=[], search_as_you_type=False)
-html_sidebars = {name: [] for name in ('index', 'called', 'nbs/index', 'nbs/howto')}      # nothing is below these
+# Nothing is below these pages.
+html_sidebars = {name: [] for name in ('index', 'called', 'nbs/index', 'nbs/howto', 'nbs/results')}
 html_math_renderer = 'mathml'
 html_search_scorer = str(Path(__file__).with_name('scorer.js'))
 add_module_names = False
