@@ -202,7 +202,7 @@ class ByPlace(Serving):
 
 # %% ../../nbs/15_experiments/04_world_arms.ipynb #arm00014
 class Reptile(Reset):
-    "One adapter; where its rewards fall, it begins anew at a start that is learned (Nichol et al., Reptile, 2018)"
+    "One adapter; when its rewards fall, it restarts from a start that is learned (Nichol et al., Reptile, 2018)"
     def __init__(self, ecology: Ecology, threshold: float = 6., slack: float = .1,
                  step: float = .25, # part of the way from the start to the weights that fell
                  floor: float = .2, patience: int = 64):
@@ -323,7 +323,7 @@ class _Scaled(Plasticity):
         self.copy()
 
 class Gains(Serving):
-    "One adapter, in each family under whichever gain out of a few is believed there"
+    "One adapter, scaled in each family by the one of a few gains that has the largest stake there"
     def __init__(self, ecology: Ecology, gains: Sequence[float] = (1., -1., .5, 0.)): # the first is 1
         super().__init__(ecology)
         if len(gains) != len(ecology.population) or not gains or gains[0] != 1:
@@ -345,7 +345,7 @@ SERVINGS = {'frozen': Frozen, 'reset': Reset, 'context': Context, 'thompson': Th
 class Arm:
     "One of those that are compared"
     what: str
-    serving: str = ''           # of `SERVINGS`; empty: the believed answer
+    serving: str = ''           # of `SERVINGS`; empty: the largest stake answers
     changes: dict = field(default_factory=dict)
     single: bool = False        # one adapter only: of these the ecology has to beat the best
     told: bool = False          # it knows what nobody is told

@@ -37,7 +37,7 @@ def _numbers(rows: dict, n: int) -> dict[str, dict[str, list[float]]]: # family:
     return {family: {id: [*row] for id, row in known.items()} for family, known in rows.items()}
 
 class Thompson(Serving):
-    "A bank: in each family whoever draws the largest chance of being right, from a posterior in which rewards fade"
+    "A bank: in each family the one that draws the largest chance of being right, by Beta counts that fade"
     own, every_copy = ('counts',), True
     def __init__(self, ecology: Ecology, discount: float = .9, pooled: bool = False): # all families as one
         super().__init__(ecology)
@@ -135,7 +135,7 @@ class Sharing(Serving):
 
 # %% ../../nbs/08_society/02_allocation.ipynb #alc00019
 class AllocationConfig(PartConfig):
-    "Who answers in place of the organelle that is believed most, and how stakes move"
+    "Who answers in place of the organelle with the largest stake, and how stakes move"
     rule: str = Field('auction', pattern='^(auction|sharing|bandit|even)$', description='the highest bid answers and '
                       'pays the second highest; an answer is shared by those that could have given it; a bandit by '
                       'records; chance')
