@@ -22,7 +22,7 @@ import evolora
 _LATER = ('type_params',)       # fields that Python 3.11 does not know, left out while they are empty
 
 def _is_docstring(node) -> bool:
-    "Whether a statement is nothing but a text"
+    "Whether a statement is a text alone"
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 def _is_empty_text(node) -> bool:
@@ -85,7 +85,7 @@ def _deciding(sources: dict[str, bytes]) -> list[str]:
 PACKAGE = Path(evolora.__file__).parent
 
 def _git(package: Path, *arguments: str) -> bytes:
-    "What git says of the checkout of a package; ValueError where there is none"
+    "The answer of git in the folder of a package; ValueError without a checkout"
     around = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}     # a hook sets some for its own
     try:
         return subprocess.run(['git', '--no-optional-locks', *arguments], cwd=package, env=around, check=True,
@@ -105,7 +105,7 @@ def _sources_of(package: Path, commit: str) -> dict[str, bytes]:
         return {one.name: files.extractfile(one).read() for one in files if one.isfile() and one.name.endswith('.py')}
 
 def _sources_here(package: Path) -> dict[str, bytes]:
-    "The modules of a package as they are now, by path"
+    "The modules of a package in its folder, by path"
     return {file.relative_to(package).as_posix(): file.read_bytes() for file in package.rglob('*.py')}
 
 @lru_cache(maxsize=1)

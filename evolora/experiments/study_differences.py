@@ -61,7 +61,7 @@ def difference_of(gap: np.ndarray, seeds: Sequence[int], labels: Sequence[str]) 
     return Difference(crossed(gap, labels), crossed(without, labels), strongest, by_seed)
 
 def difference(results: Results, of: str, rival: str, kind: str = 'id', way: str | None = None) -> Difference | None:
-    "`of` less its rival over the seeds that both have, None where there are none; way `whole`: over whole runs"
+    "`of` less its rival over the seeds that both have, or None without a seed; way `whole`: over whole runs"
     if not {of, rival} <= set(results.cells): return None
     gap, seeds = results.gap(of, rival, KINDS[kind], way)
     if not seeds: return None
@@ -127,7 +127,7 @@ def compared(plan: Plan, cells: dict[Cell, dict]) -> pd.DataFrame:
 
 # %% ../../nbs/15_experiments/12_study_differences.ipynb #ae603591
 def interval_texts(table: pd.DataFrame, name: str, low: str, high: str, scale: float = 1., sign: str = '') -> list[str]:
-    "Estimates with their intervals in brackets; empty where there is none"
+    "Estimates with their intervals in brackets; empty text for NaN"
     digits = 1 if scale != 1 else 3
     text = lambda x: f'{scale * x:{sign}.{digits}f}'
     return ['' if pd.isna(x) else f'{text(x)} [{text(a)}, {text(b)}]'
@@ -161,7 +161,7 @@ def coverage_note(plan: Plan, cells: dict[Cell, dict]) -> str:
 # %% ../../nbs/15_experiments/12_study_differences.ipynb #20d9a846
 def beside_a_lead(found: pd.DataFrame, comparison: str, wanted: str, *, kind: str = 'id', # points
                   over: str = 'second') -> list[dict]: # the part of a run, where runs are served
-    "Targets next to a difference: what it is without its strongest seed, and Holm's p; none if it was not announced"
+    "Targets next to a difference: the same without its strongest seed, and Holm's p; empty unless it was announced"
     rows = found[(found.comparison == comparison) & (found.kind == kind)] if len(found) else found
     if 'over' in rows: rows = rows[rows.over == over]
     if not len(rows): return []

@@ -147,7 +147,7 @@ def test_every_number_is_json_and_people_get_less():
     assert shown['Merges in ΔW against dense matrices'].largest.tolist() == ['2.0e-07']
     assert shown['Audits'].admission[1] == '+0.040 [-0.060, +0.140]' and shown['Audits'].later[0] == '–'
     assert shown['With − without, at equal GFLOPs'].columns.tolist() == ['holdout', 'who answers', 'seeds',
-                                                                             'estimate']
+                                                                             'estimate', 'without strongest']
     assert 'evidence' not in shown['Lives'] and 'evidence' in shown['Bills of these lives, GFLOPs']
     assert report({}, []) == {} == for_people({})
 

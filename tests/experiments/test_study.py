@@ -42,8 +42,8 @@ def made(plan, cell, known, folder=None, every=10):
     right = np.random.default_rng([cell.seed, len(cell.condition)]).random(36) < RIGHT[cell.condition]
     return {'format': 1, 'study': plan.name, 'condition': cell.condition, 'seed': cell.seed, 'host': cell.host,
             'world': cell.world, 'asked': cell.budget, 'budget': 20., 'commit': 'a' * 40,
-            'hashes': {'code': 'x', 'host': 'y'},
-            'gflops': 19.5, 'spent': {'episodes': 10, 'right': 4}, 'ways': {'host': {'id': {
+            'hashes': {'code': 'x', 'host': 'y'}, 'gflops': 19.5, 'spent': {'episodes': 10, 'right': 4},
+            'ways': {'host': {'id': {
                 'families': {'math': [int(right[:18].sum()), 18], 'string.sort': [int(right[18:].sum()), 18]},
                 'bits': packed(right), 'parsed': 1., 'gflops': .1, 'cost': 1.}}}}
 
