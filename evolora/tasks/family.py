@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from .numbers import last_number_in
+
 # %% ../../nbs/03_tasks/01_family.ipynb #b401abd5
 @dataclass(frozen=True)
 class Task:
@@ -101,7 +103,8 @@ def last_match(pattern: str, text: str) -> str:
 
 def last_number(text: str) -> str:
     "The last number in a reply (2:30 is one), without commas between thousands: of `10 - 3 = 1,007.` it is `1007`"
-    return last_match(r'(?:(?<![\w)])-)?[0-9]+(?:,[0-9]{3}(?![0-9]))*(?:[.:][0-9]+)?', text).replace(',', '')
+    found = last_number_in(text) if len(text) <= MAX_TEXT else None
+    return found.text if found and len(found.text) <= MAX_REPLY else ''
 
 def plain_line(text: str) -> str:
     "The last line of a reply that is no code fence, without marks of quotation or emphasis around it or a full stop"

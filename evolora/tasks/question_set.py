@@ -11,6 +11,8 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from io import BytesIO
 from numbers import Real
@@ -21,7 +23,8 @@ import pandas as pd
 import re2
 
 from .families import MAX_PROMPT
-from .family import MAX_DEPTH, MAX_REPLY, Family, Grade, Task, last_number, pick, plain_line
+from .family import MAX_DEPTH, MAX_REPLY, Family, Grade, Task, pick, plain_line
+from .numbers import last_number_in, number_of, same_number
 from .splits import STREAMS, stream_of
 from ..utils.files import parse_json, read_file
 
@@ -61,13 +64,19 @@ def _lines(path: Path, data: bytes) -> Iterable[tuple[str, dict]]:
         except ValueError: raise ValueError(f"{path}, line {i}: expected a JSON object, got "
                                             f"{line[:60].decode(errors='replace')!r}; write one a line") from None
 
+def _figures(value):
+    "A finite number with all of its digits, as text: it is an answer; all else as it is"
+    if isinstance(value, bool) or not isinstance(value, (Real, Decimal)) or not math.isfinite(value): return value
+    if isinstance(value, Decimal): return str(value)
+    if value == int(value): return str(int(value))
+    return str(value) if isinstance(value, Fraction) else repr(float(value))
+
 def _text(row: dict, name: str, where: str, most: int) -> str:
     "A field of a row on one line; of a conversation of one message, what it says"
     value = row.get(name)
     if isinstance(value, (list, np.ndarray)) and len(value) == 1 and isinstance(value[0], dict):
         value = value[0].get('content')
-    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
-        value = str(int(value)) if value == int(value) else repr(float(value))      # all of its digits: it is an answer
+    value = _figures(value)
     text = ' '.join(value.split()) if isinstance(value, str) else ''
     if text and text.isprintable() and len(text) <= most: return text
     raise ValueError(f"{where}: expected 1 to {most} printable characters as {name}, got {value!r:.60}")
@@ -137,14 +146,29 @@ def _plain(text: str) -> str: return ' '.join(plain_line(text).casefold().split(
 
 def _exact(line: str, task: Task) -> bool: return _plain(line) == _plain(task.answer)
 
-def _number(text: str) -> float:
-    try: return float(last_number(text))
-    except ValueError: return math.nan
+_gold_number = lru_cache(maxsize=4096)(number_of)
 
 class _Numeric:
-    def __init__(self, tolerance: float): self.tolerance = tolerance
+    def __init__(self, tolerance: float):
+        if not 0 <= tolerance < 1:
+            raise ValueError(f"tolerance expected a part of the number from 0 to below 1, got {tolerance}")
+        self.tolerance = tolerance
     def __call__(self, line: str, task: Task) -> bool:
-        return math.isclose(_number(line), _number(task.answer), rel_tol=self.tolerance, abs_tol=self.tolerance / 1e3)
+        gold, reply = _gold_number(task.answer), number_of(line) or last_number_in(line, spaced=True)
+        return bool(gold and reply) and same_number(reply, gold, self.tolerance)
+
+def _by_python(text: str) -> Fraction | None:
+    "A number as Python reads it, or None"
+    try: return Fraction(text) if len(text) < 100 and not re.search('[eE][-+]?[0-9]{4}', text) else None
+    except (ValueError, ZeroDivisionError): return None
+
+def _check_number(answer: str, where: str) -> None:
+    "ValueError for a gold answer that is not one number, or one that we read otherwise than Python"
+    gold, other = number_of(answer), _by_python(answer)
+    if gold is None: raise ValueError(f"{where}: expected one number and nothing else as answer (grade 'numeric'), got "
+                                      f"{answer!r:.60}; write the number alone, or choose another grade")
+    if other is not None and other != gold.value: raise ValueError(
+        f"{where}: expected the number {other}, as Python reads {answer!r:.40}, got {gold.value}; write it otherwise")
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str):
@@ -194,6 +218,7 @@ class QuestionSet(Family):
             try: _compiled(row['pattern'])
             except re2.error as e:
                 raise ValueError(f"{row['where']}: expected a pattern of RE2, got {row['pattern']!r:.60}, {e}") from e
+        if self.how == 'numeric': _check_number(task.answer, row['where'])
         if not self.grade(task, task.answer).success:
             raise ValueError(f"{row['where']}: expected an answer that its own grader ({self.how!r:.30}) "
                              f"takes as right, got {task.answer!r:.60}")
