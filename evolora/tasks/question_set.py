@@ -6,6 +6,7 @@
 __all__ = ['MOST', 'near_duplicates', 'QuestionSet']
 
 # %% ../../nbs/03_tasks/14_question_set.ipynb #qst00004
+import csv
 import json
 import math
 import re
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from io import BytesIO
+from io import StringIO
 from numbers import Real
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from .families import MAX_PROMPT
 from .family import MAX_DEPTH, MAX_REPLY, Family, Grade, Task, pick, plain_line
 from .numbers import last_number_in, number_of, same_number
 from .splits import STREAMS, stream_of
-from ..utils.files import parse_json, read_file
+from ..utils.files import decoded, parse_json, read_file
 
 # %% ../../nbs/03_tasks/14_question_set.ipynb #qst00007
 _NAMES = (('question', 'answer'), ('prompt', 'completion'), ('prompt', 'answer'), ('prompt', 'solution'),
@@ -40,12 +41,7 @@ def _rows_of(source) -> Iterable[tuple[str, dict]]:
         path = Path(source)
         if not path.is_file(): raise ValueError(f"expected a file of questions, got {str(path)!r:.80}, which is none")
         data = read_file(path, 64 << 20)
-        if path.suffix.lower() == '.csv':
-            try: source = pd.read_csv(BytesIO(data), dtype=str, keep_default_na=False).to_dict('records')
-            except (ValueError, UnicodeDecodeError) as e:
-                raise ValueError(f"{path}: expected a CSV file in UTF-8, got {str(e)[:80]}") from None
-            return ((f'{path}, row {i}', row) for i, row in enumerate(source, 1))
-        return _lines(path, data)
+        return (_table if path.suffix.lower() in ('.csv', '.tsv') else _lines)(path, decoded(data, path))
     elif hasattr(source, 'to_pandas') and hasattr(source, '__len__'):      # a Dataset of `datasets`, a table of Arrow
         if len(source) > MOST:
             raise ValueError(f"expected at most {MOST:,} questions, got {len(source):,}; take a sample")
@@ -57,8 +53,41 @@ def _rows_of(source) -> Iterable[tuple[str, dict]]:
                          f"{' '.join(repr(source).split())[:60]}")
     return ((f'row {i}', row) for i, row in enumerate(source, 1))
 
-def _lines(path: Path, data: bytes) -> Iterable[tuple[str, dict]]:
-    for i, line in enumerate(data.splitlines(), 1):
+_SEPARATORS = {',': 'commas', ';': 'semicolons', '\t': 'tabs'}
+
+def _table(path: Path, text: str) -> Iterable[tuple[str, dict]]:
+    "(where, row) of a CSV whose rows have as many fields as its header, which decides what separates them"
+    header = next((line for line in text.splitlines() if line.strip()), '')
+    separator = max(_SEPARATORS, key=header.count)
+    said, names = f'separated by {_SEPARATORS[separator]}', []
+    rows = (row for row in _fields(path, text, separator) if any(map(str.strip, row)))
+    for i, row in enumerate(rows):
+        if i == 0: names = _header(row, path, said)
+        elif len(row) == len(names): yield f'{path}, row {i}', dict(zip(names, row))
+        else: raise ValueError(
+            f"{path}, row {i}: expected {len(names)} fields {said} ({', '.join(names)[:60]}), got {len(row)}; put "
+            "quotation marks around a text that contains one, and none at the end of a line")
+
+def _fields(path: Path, text: str, separator: str) -> Iterable[list[str]]:
+    "The fields of each line; ValueError that names the line where quotation marks do not fit"
+    rows = csv.reader(StringIO(text, newline=''), delimiter=separator, skipinitialspace=True, strict=True)
+    try: yield from rows
+    except csv.Error as e:
+        raise ValueError(f"{path}, line {rows.line_num}: expected fields separated by {_SEPARATORS[separator]}, got "
+                         f"{e}; mend the quotation marks") from None
+
+def _header(row: list[str], path: Path, said: str) -> list[str]:
+    "The names of columns"
+    names = [name.strip() for name in row]
+    if len(names) == 1: raise ValueError(
+        f"{path}: expected columns separated by {', '.join(_SEPARATORS.values())}, got one column {names[0]!r:.60}; "
+        "separate question and answer by one of them")
+    if len({name.casefold() for name in names}) == len(names) and all(names): return names
+    raise ValueError(f"{path}: expected a name for each column, each once, got {', '.join(names)[:60]!r} ({said}); "
+                     "mend the first line")
+
+def _lines(path: Path, text: str) -> Iterable[tuple[str, dict]]:
+    for i, line in enumerate(text.encode().splitlines(), 1):
         if not line.strip(): continue
         try: yield f'{path}, line {i}', parse_json(line)
         except ValueError: raise ValueError(f"{path}, line {i}: expected a JSON object, got "
@@ -92,12 +121,20 @@ def _kept(row: dict, columns: Iterable[str], where: str) -> dict:
         raise ValueError(f"{where}: expected text, numbers or lists of them in {', '.join(columns)}, got "
                          f"{found!r:.80}") from None
 
+def _plain_names(row: dict) -> dict:
+    "The row with the names that are looked for also where a table has them as ` Question` or `ANSWER`"
+    known = {*sum(_NAMES, ()), 'depth', 'pattern'}
+    found = {plain: value for name, value in row.items() if isinstance(name, str)
+             and (plain := name.strip().casefold()) in known}
+    return found | row
+
 def _read(source, columns: Iterable[str] = ()) -> list[dict]: # that the grader names
     "Rows as question, answer, depth, pattern, where and meta; ValueError of one line for the first that is none"
     found = []
     for where, row in _rows_of(source):
         if not isinstance(row, dict):
             raise ValueError(f"{where}: expected an object with question and answer, got {row!r:.60}")
+        row = _plain_names(row)
         asked, right = next((names for names in _NAMES if set(names) <= set(row)), (None, None))
         if asked is None: raise ValueError(f"{where}: expected question and answer, got "
                                            f"{sorted(map(str, row))[:6]}; rename the columns")

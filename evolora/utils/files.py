@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['sync', 'write_whole', 'append', 'truncate', 'check_new_folder', 'new_folder', 'sweep', 'remove_folder', 'digest',
-           'about', 'parse_json', 'checked_file', 'read_file', 'first_bytes', 'read_json', 'read_yaml', 'taken',
-           'owner', 'note_aim', 'aim_of', 'locked']
+           'about', 'decoded', 'parse_json', 'checked_file', 'read_file', 'first_bytes', 'read_json', 'read_yaml',
+           'taken', 'owner', 'note_aim', 'aim_of', 'locked']
 
 # %% ../../nbs/01_utils/02_files.ipynb #93d7e8a1
+import codecs
 import hashlib
 import json
 import math
@@ -157,6 +158,14 @@ def about(path: str | Path) -> Iterator[None]:
         if str(path) in str(e): raise
         raise ValueError(f'{path}: {e}') from None
 
+def decoded(data: bytes, where: str | Path) -> str:
+    "Text in UTF-8 or, with a byte-order mark, in UTF-16 (as PowerShell and Excel write it); ValueError that says where"
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try: return data.decode('utf-16' if wide else 'utf-8-sig')
+    except UnicodeDecodeError as e: raise ValueError(
+        f"{where}: expected text in UTF-8, got the byte {data[e.start]:#04x} at position {e.start}; save it as "
+        "UTF-8") from None
+
 def _refuse(constant: str): raise ValueError(f'{constant} is not JSON')
 
 def _unique(pairs: list[tuple]) -> dict:
@@ -223,7 +232,7 @@ _Loader.add_constructor('tag:yaml.org,2002:int', _Loader.construct_yaml_int)
 
 def read_yaml(path: str | Path, most: int = 1 << 20, advice: str = 'mend the file') -> dict:
     "The keys and values of a YAML file; OSError where none can be read, ValueError where it holds something else"
-    text = read_file(path, most).decode()
+    text = decoded(read_file(path, most), path)
     try: values = yaml.load(text, _Loader) or {}
     # Of an explicit tag that does not fit, like !!int "", PyYAML hands on whatever Python says.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError) as e:
