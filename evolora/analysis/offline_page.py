@@ -20,12 +20,13 @@ import vl_convert
 
 from ..host.downloads import cache_folder
 from ..utils.files import first_bytes, write_whole
+from ..utils.terminal import STEERING
 
 # %% ../../nbs/10_analysis/09_offline_page.ipynb #0126aa90
 def inert(text, limit: int = 200) -> str:
-    "Text of unknown origin as HTML that does nothing: escaped, invisible characters written out, cut"
+    "Text of unknown origin as HTML that does nothing: escaped, control characters written out, cut"
     text = str(text)
-    seen = ''.join(c if c.isprintable() else '↵' if c == '\n' else f'⟨U+{ord(c):04X}⟩' for c in text[:limit])
+    seen = STEERING.sub(lambda found: '↵' if found[0] == '\n' else f'⟨U+{ord(found[0]):04X}⟩', text[:limit])
     return html.escape(seen + (f'… ({len(text):,} characters)' if len(text) > limit else ''))
 
 # %% ../../nbs/10_analysis/09_offline_page.ipynb #95050794

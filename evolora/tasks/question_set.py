@@ -28,6 +28,7 @@ from .family import MAX_DEPTH, MAX_REPLY, Family, Grade, Task, pick, plain_line
 from .numbers import last_number_in, number_of, same_number
 from .splits import STREAMS, stream_of
 from ..utils.files import decoded, parse_json, read_file
+from ..utils.terminal import fit_text
 
 # %% ../../nbs/03_tasks/14_question_set.ipynb #qst00007
 _NAMES = (('question', 'answer'), ('prompt', 'completion'), ('prompt', 'answer'), ('prompt', 'solution'),
@@ -107,7 +108,7 @@ def _text(row: dict, name: str, where: str, most: int) -> str:
         value = value[0].get('content')
     value = _figures(value)
     text = ' '.join(value.split()) if isinstance(value, str) else ''
-    if text and text.isprintable() and len(text) <= most: return text
+    if text and fit_text(text) and len(text) <= most: return text
     raise ValueError(f"{where}: expected 1 to {most} printable characters as {name}, got {value!r:.60}")
 
 def _kept(row: dict, columns: Iterable[str], where: str) -> dict:

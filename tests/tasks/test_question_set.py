@@ -173,3 +173,16 @@ def test_a_file_in_another_codec_is_named(tmp_path):
     (path := tmp_path / 'a.csv').write_bytes('question,answer\nWie heißt er?,Jürgen\n'.encode('latin-1'))
     with pytest.raises(ValueError, match='a.csv: expected text in UTF-8, got the byte 0xdf at position 23; save it as'):
         QuestionSet('x', path)
+
+
+@pytest.mark.parametrize('text', ['می‌خواهم', '👨‍👩‍👧‍👦', 'Donau\xaddampf', '\U0001fae9', '\u2068a\u2069'])
+def test_a_row_with_joiners_or_new_signs_is_a_row(own, text):
+    family = own('joined', [*ROWS, {'question': f'What is {text}?', 'answer': text}])
+    task = family.tasks[-1]
+    assert text in task.prompt and family.grade(task, text).success
+
+
+@pytest.mark.parametrize('text', ['a\x1b[2J', 'a\x00b', 'a\ud800', 'a\u202eb'])
+def test_a_row_that_steers_is_refused_with_its_number(text):
+    for row in ({'question': text, 'answer': 'x'}, {'question': 'x', 'answer': text}):
+        with pytest.raises(ValueError, match=f'row {len(ROWS) + 1}: expected 1 to'): QuestionSet('x', [*ROWS, row])
