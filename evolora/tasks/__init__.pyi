@@ -22,7 +22,7 @@ from .family import (
     Family as Family, Grade as Grade, MAX_DEPTH as MAX_DEPTH, MAX_NESTING as MAX_NESTING, MAX_REPLY as MAX_REPLY,
     MAX_TEXT as MAX_TEXT, Task as Task, final_line as final_line, last_json as last_json, last_match as last_match,
     last_number as last_number, load_json as load_json, pick as pick, plain_line as plain_line,
-    whole_number as whole_number,
+    whole_number as whole_number, worth_of as worth_of,
 )
 from .symbolic import (
     CodeFormat as CodeFormat, JsonRepair as JsonRepair, Logic as Logic, Math as Math, MultiStep as MultiStep,

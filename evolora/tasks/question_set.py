@@ -24,7 +24,7 @@ import pandas as pd
 import re2
 
 from .families import MAX_PROMPT
-from .family import MAX_DEPTH, MAX_REPLY, Family, Grade, Task, pick, plain_line
+from .family import MAX_DEPTH, MAX_REPLY, Family, Grade, Task, pick, plain_line, worth_of
 from .numbers import last_number_in, number_of, same_number
 from .splits import STREAMS, stream_of
 from ..utils.files import decoded, parse_json, read_file
@@ -268,7 +268,7 @@ class QuestionSet(Family):
         "By the rule that was chosen; an empty reply is not read"
         if not text.strip() or len(text) > 10 * MAX_REPLY: return Grade(False, 0., False)
         if isinstance(self.how, str): worth = float(self._right(self.extract_for(text, task), task))
-        else: worth = float(self._right(text, task))
+        else: worth = worth_of(self._right(text, task), f'grade of {self.name}')
         if not 0 <= worth <= 1: raise ValueError(f"grade of {self.name} expected 0 to 1, got {worth}")
         return Grade(True, worth, worth == 1.)
 
