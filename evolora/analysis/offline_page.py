@@ -277,14 +277,14 @@ _MARK = '<meta name="generator" content="evolora">'
 @cache
 def vega() -> str:
     "Vega, Vega-Lite and Vega-Embed as one script; putting it together takes seconds, so it is kept in the cache folder"
-    kept = cache_folder() / 'vega' / f'{vl_convert.__version__}.js'
-    try: return kept.read_text(encoding='utf-8')
-    except (OSError, UnicodeDecodeError): pass
+    place = lambda: cache_folder() / 'vega' / f'{vl_convert.__version__}.js'
+    try: return place().read_text(encoding='utf-8')
+    except (OSError, ValueError): pass      # not there, damaged, or no cache
     made = vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(kept, made)
-    except OSError: pass            # the next one has to wait, too
+        place().parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place(), made)
+    except (OSError, ValueError): pass            # the next one has to wait, too
     return made
 
 def _script(code: str) -> tuple[str, str]:

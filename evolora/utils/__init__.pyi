@@ -14,9 +14,10 @@ from .randomness import (
 from .files import (
     about as about, aim_of as aim_of, append as append, check_new_folder as check_new_folder,
     checked_file as checked_file, decoded as decoded, digest as digest, first_bytes as first_bytes,
-    locked as locked, new_folder as new_folder, note_aim as note_aim, owner as owner, parse_json as parse_json,
-    read_file as read_file, read_json as read_json, read_yaml as read_yaml, remove_folder as remove_folder,
-    sweep as sweep, sync as sync, taken as taken, truncate as truncate, write_whole as write_whole,
+    in_home as in_home, locked as locked, new_folder as new_folder, note_aim as note_aim, owner as owner,
+    parse_json as parse_json, read_file as read_file, read_json as read_json, read_yaml as read_yaml,
+    remove_folder as remove_folder, sweep as sweep, sync as sync, taken as taken, truncate as truncate,
+    write_whole as write_whole,
 )
 from .registry import (
     NAME as NAME, Parts as Parts, fingerprint as fingerprint,

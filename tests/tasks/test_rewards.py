@@ -219,7 +219,8 @@ def test_a_data_set_is_a_list(own):
 
 
 KINDS = {'bool': bool, 'int': int, 'NumPy bool': np.bool_, 'float32': np.float32, 'float16': np.float16,
-         'int8': np.int8,         'array of one': lambda x: np.array(x), 'Decimal': Decimal, 'Fraction': Fraction, 'torch': torch.tensor,
+         'int8': np.int8, 'array of one': lambda x: np.array(x),
+         'Decimal': Decimal, 'Fraction': Fraction, 'torch': torch.tensor,
          'torch bool': lambda x: torch.tensor(bool(x)), 'torch half': lambda x: torch.tensor(x).half()}
 
 
