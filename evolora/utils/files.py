@@ -142,8 +142,8 @@ def remove_folder(path: str | Path) -> None:
 def in_home(path: str | Path, instead: str) -> Path: # what to do where there is no home, in words
     "A path that may begin with ~; ValueError where the user has no home, as in some containers"
     try: return Path(path).expanduser()
-    except RuntimeError: raise ValueError(f"expected a home folder for {str(path)!r:.80}, got none (HOME is not set, and "
-                                          f"the system does not know this user); {instead}") from None
+    except RuntimeError: raise ValueError(f"expected a home folder for {str(path)!r:.80}, got none (HOME is not set, "
+                                          f"and the system does not know this user); {instead}") from None
 
 def digest(path: str | Path, size: int | None = None) -> str:
     "SHA-256 of the first `size` bytes of a file, or of all; ValueError where there are fewer"

@@ -145,7 +145,8 @@ def test_whole_numbers_are_graded_as_before():
     for cell in ('math:2', 'math.sequence:1', 'time.minutes:3', 'fact.total:2', 'unit.convert:1'):
         for task in draw_tasks([Cell.parse(cell)], stream='train', n=10):
             family = FAMILIES[task.family]
-            for form in ('{}', 'It is {}.', '**{}**', '1 2 3 {}', 'First 12, then {} apples', '= {} km', r'\boxed{{{}}}'):
+            for form in ('{}', 'It is {}.', '**{}**', '1 2 3 {}', 'First 12, then {} apples', '= {} km',
+                         r'\boxed{{{}}}'):
                 assert family.grade(task, form.format(task.answer), extract=True).success, form
             for form in ('1{}', '{}1', '{}.5', '{},5', '1/{}', '{}/7', '10^{}', '-{}', '−{}',
                          '{} million', '√{}'):
