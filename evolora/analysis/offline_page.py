@@ -20,12 +20,13 @@ import vl_convert
 
 from ..host.downloads import cache_folder
 from ..utils.files import first_bytes, write_whole
+from ..utils.terminal import STEERING
 
 # %% ../../nbs/10_analysis/09_offline_page.ipynb #0126aa90
 def inert(text, limit: int = 200) -> str:
-    "Text of unknown origin as HTML that does nothing: escaped, invisible characters written out, cut"
+    "Text of unknown origin as HTML that does nothing: escaped, control characters written out, cut"
     text = str(text)
-    seen = ''.join(c if c.isprintable() else '↵' if c == '\n' else f'⟨U+{ord(c):04X}⟩' for c in text[:limit])
+    seen = STEERING.sub(lambda found: '↵' if found[0] == '\n' else f'⟨U+{ord(found[0]):04X}⟩', text[:limit])
     return html.escape(seen + (f'… ({len(text):,} characters)' if len(text) > limit else ''))
 
 # %% ../../nbs/10_analysis/09_offline_page.ipynb #95050794
@@ -276,14 +277,14 @@ _MARK = '<meta name="generator" content="evolora">'
 @cache
 def vega() -> str:
     "Vega, Vega-Lite and Vega-Embed as one script; putting it together takes seconds, so it is kept in the cache folder"
-    kept = cache_folder() / 'vega' / f'{vl_convert.__version__}.js'
-    try: return kept.read_text(encoding='utf-8')
-    except (OSError, UnicodeDecodeError): pass
+    place = lambda: cache_folder() / 'vega' / f'{vl_convert.__version__}.js'
+    try: return place().read_text(encoding='utf-8')
+    except (OSError, ValueError): pass      # not there, damaged, or no cache
     made = vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(kept, made)
-    except OSError: pass            # the next one has to wait, too
+        place().parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place(), made)
+    except (OSError, ValueError): pass            # the next one has to wait, too
     return made
 
 def _script(code: str) -> tuple[str, str]:

@@ -10,8 +10,10 @@ __all__ = ['OKABE_ITO', 'BLUE', 'ORANGE', 'GREEN', 'VERMILION', 'PURPLE', 'INDIG
 
 # %% ../../nbs/10_analysis/03_theme.ipynb #413b1d65
 import io
+import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -40,7 +42,16 @@ def _grammar_later():
     try: yield
     finally: sys.modules.pop(name, None)
 
-with _grammar_later(): import altair as alt      # from here, wherever a chart is made
+@contextmanager
+def _some_home():
+    "Altair asks for the home folder when it is imported; inside, a user without one has a temporary one"
+    homeless = os.path.expanduser('~') == '~'
+    if homeless: os.environ['HOME'] = tempfile.gettempdir()
+    try: yield
+    finally:
+        if homeless: del os.environ['HOME']
+
+with _grammar_later(), _some_home(): import altair as alt      # from here, wherever a chart is made
 
 # %% ../../nbs/10_analysis/03_theme.ipynb #5e728a7a
 OKABE_ITO = ['#0072B2', '#E69F00', '#009E73', '#D55E00', '#CC79A7', '#56B4E9', '#F0E442', '#000000']

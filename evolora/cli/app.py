@@ -410,6 +410,9 @@ def _code(arguments: list[str] | None) -> int:
     try: return app(arguments, standalone_mode=False) or 0
     except BrokenPipeError: raise
     except typer.Exit as e: return e.exit_code
+    except UnicodeError as e:       # its first argument is the name of a codec
+        log(f'evolora: expected text in another codec, got what it cannot hold ({visible(str(e))}); save files as '
+            'UTF-8, and set PYTHONIOENCODING=utf-8 for output')
     except (typer.TyperException, ValueError, KeyError) as e:
         message = e.format_message() if hasattr(e, 'format_message') else str(e.args[0] if e.args else e)
         if message: log(f'evolora: {visible(" ".join(message.split()))}')        # without one, help was shown
@@ -422,6 +425,9 @@ def _code(arguments: list[str] | None) -> int:
 
 def main(arguments: list[str] | None = None) -> None:
     "The command's entry point: exit code 0, 2 if it cannot be done, 3 if `run` ended early, 130 Ctrl-C, 141 no reader"
+    for stream in (sys.stdout, sys.stderr):     # a codec without a character is no reason to stop
+        if getattr(stream, 'errors', '') == 'strict' and hasattr(stream, 'reconfigure'):
+            stream.reconfigure(errors='replace')
     warnings.formatwarning = lambda message, *_, **__: f'evolora: {visible(str(message))}\n'
     try:
         code = _code(arguments)

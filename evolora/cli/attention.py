@@ -41,7 +41,9 @@ _SECRET = Annotated[str | None, typer.Option(help='Decides what is asked about h
 _RAY = Annotated[str | None, typer.Option(help='Use a Ray cluster instead of --workers: its address, or `local`.')]
 
 def _cache(given: Path | None) -> Path:
-    return given or Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'evolora' / 'attention'
+    if given: return given
+    from evolora.utils.files import in_home
+    return in_home(os.environ.get('XDG_CACHE_HOME') or '~/.cache', 'set XDG_CACHE_HOME') / 'evolora' / 'attention'
 
 def _tier(name: str, steps: int | None, vocab: int | None):
     "A tier by name, or with changes"

@@ -8,6 +8,7 @@ __all__ = ['PRESETS', 'RENAMED', 'EcologyConfig', 'validation_line', 'checked_co
 
 # %% ../../nbs/07_ecology/04_config.ipynb #d9b7da8b
 import html
+import json
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
@@ -173,7 +174,13 @@ def validation_line(error: ValidationError, model: type[BaseModel] | None = None
         elif section and (meant := _meant(section, str(first['loc'][-1]))): what = f'unknown key, is {meant} meant?'
     # Short at once: a few lines of YAML can stand for a billion values.
     got = '' if first['type'] in ('value_error', 'extra_forbidden') else f', got {short(first["input"])[:60]}'
+    if first['type'] == 'list_type' and isinstance(first['input'], str): known = _as_list(where, first['input'])
     return f'{where}: {what}{got}{known}' if where else f'{what}{got}'
+
+def _as_list(where: str, text: str) -> str:
+    "How a list is written that was given as text, for a file and for --set"
+    written = json.dumps([part.strip() for part in text[:60].split(',')], ensure_ascii=False)
+    return f"; write {written}, with --set '{where}={written}'"
 
 def _meant(section: type[BaseModel], key: str) -> str | None:
     "The setting whose name is like an unknown one, in this section or in one below it"

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..utils.statistics import wilson
+from ..utils.terminal import STEERING
 
 # %% ../../nbs/07_ecology/06_diagnosis.ipynb #92ffa534
 class Seen(NamedTuple):
@@ -69,7 +70,7 @@ def inert(text, most: int = 60) -> str:
     "Text of unknown origin on one line, cut, in which nothing steers a terminal"
     text = str(text)
     line = ' '.join(text[:20 * most].split())
-    seen = ''.join(c if c.isprintable() else f'⟨{ord(c):X}⟩' for c in line[:most])
+    seen = STEERING.sub(lambda found: f'⟨{ord(found[0]):X}⟩', line[:most])
     return seen + (f' … ({len(text):,} characters)' if len(line) > most or len(text) > 20 * most else '')
 
 def _replies(episodes: Iterable[dict], most: int = 3) -> list[str]:

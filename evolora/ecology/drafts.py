@@ -16,14 +16,14 @@ from .ecology import Ecology
 from .run_folder import TABLES, Run, begin
 from .sessions import Session, check_unedited, colony_ecology, history_of
 from ..host.model import Host, load_host
-from ..utils.files import digest, locked
+from ..utils.files import digest, in_home, locked
 
 # %% ../../nbs/07_ecology/17_drafts.ipynb #drf00007
 def _place(folder: str | Path) -> Path:
     "The folder that is meant, that of the user for ~; ValueError for what names none"
     if not isinstance(folder, (str, Path)) or not str(folder).strip() or '\0' in str(folder): raise ValueError(
         f"expected the name of a new folder, got {folder!r:.60}; runs/mine is one")
-    return Path(str(folder).strip()).expanduser()
+    return in_home(str(folder).strip(), 'name a folder without ~')
 
 class Draft:
     "What an ecology in memory has lived through, on the disk until it is saved or forgotten"

@@ -304,8 +304,7 @@ def known_calibration(host: Host, *, cells: Sequence[Cell] | None = None,
                       forms: dict[str, Form] = FORMS) -> Calibration | None:
     "What is kept of this host for these cells and forms, or None"
     mark = tasks_mark(list(cells or candidate_cells()), forms)
-    path = _place(host, mark)
-    try: found = Calibration.model_validate(parse_json(read_file(path)))
+    try: found = Calibration.model_validate(parse_json(read_file(_place(host, mark))))
     except (OSError, ValueError, ValidationError): return None
     fits = (found.weights, found.tasks, found.format) == (host.weights_hash(), mark, _FORMAT)
     return found if fits and found.form in forms else None
@@ -313,7 +312,9 @@ def known_calibration(host: Host, *, cells: Sequence[Cell] | None = None,
 def calibration_kept(id: str) -> Calibration | None: # of a host, as in a run
     "What is kept of a host of this name for the usual cells and forms, without a look at its weights; the newest"
     mark = tasks_mark(candidate_cells(), FORMS)
-    for path in sorted((cache_folder() / 'calibrations').glob(f'*-{mark}.json'), key=os.path.getmtime, reverse=True):
+    try: folder = cache_folder() / 'calibrations'
+    except ValueError: return None          # without a home, nothing is kept
+    for path in sorted(folder.glob(f'*-{mark}.json'), key=os.path.getmtime, reverse=True):
         try: found = Calibration.model_validate(parse_json(read_file(path)))
         except (OSError, ValueError): continue
         if (found.host, found.tasks, found.format) == (id, mark, _FORMAT) and found.form in FORMS: return found

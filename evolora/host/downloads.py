@@ -23,7 +23,7 @@ from threading import Event, Thread
 
 import psutil
 
-from ..utils.files import digest, new_folder, write_whole
+from ..utils.files import digest, in_home, new_folder, write_whole
 
 # %% ../../nbs/04_host/06_downloads.ipynb #52e16a27
 SHIPPED = ('embedded', 'habits')      # hosts that come with the package, trained by us on nothing but tasks
@@ -53,7 +53,7 @@ class Known:
 
 def cache_folder() -> Path:
     "Where evolora keeps what can be made or fetched again: EVOLORA_CACHE, or ~/.cache/evolora"
-    return Path(os.environ.get('EVOLORA_CACHE') or Path('~/.cache/evolora').expanduser()).absolute()
+    return in_home(os.environ.get('EVOLORA_CACHE') or '~/.cache/evolora', 'set EVOLORA_CACHE to a folder').absolute()
 
 @contextmanager
 def without_hub():
@@ -260,14 +260,15 @@ def _quiet_hub():
 def found(host: Known) -> list[Path]:
     "The files with the weights of a host that are here, by name and, where known, size; no hash is compared"
     if host.hub: return _in_hub_cache(host)
-    with suppress(OSError):
+    with suppress(OSError, ValueError):         # without a home, nothing is kept
         if host.path.is_file() and host.path.stat().st_size == host.size: return [host.path]
     return []
 
 def known_file(path: Path) -> str | None:
     "The name of the host that comes as this file, wherever it lies; None for another file, and one that is not there"
     for host in KNOWN.values():
-        if path == host.path: return host.name
+        with suppress(ValueError):              # without a home, nothing is kept
+            if path == host.path: return host.name
         with suppress(OSError):
             if host.size and path.stat().st_size == host.size and digest(path) == host.sha256: return host.name
     return None

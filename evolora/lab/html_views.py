@@ -19,12 +19,13 @@ from ..assimilation.gates import GATES, gate_label
 from .live_charts import lanes
 from .views import View
 from ..utils.statistics import wilson
+from ..utils.terminal import STEERING
 
 # %% ../../nbs/11_lab/04_html_views.ipynb #7db0d2c2
 def shown(text, most: int = 400) -> str:
     "Text of unknown origin as HTML that does nothing"
     text = str(text)
-    seen = ''.join(c if c.isprintable() or c == '\n' else f'⟨{ord(c):X}⟩' for c in text[:most])
+    seen = STEERING.sub(lambda found: '\n' if found[0] == '\n' else f'⟨{ord(found[0]):X}⟩', text[:most])
     more = f' … ({len(text):,} characters)' if len(text) > most else ''
     return f'<bdi>{html.escape(seen)}</bdi>{more}'
 

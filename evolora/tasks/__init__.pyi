@@ -5,6 +5,7 @@ from . import families as families
 from . import family as family
 from . import forms as forms
 from . import language as language
+from . import numbers as numbers
 from . import question_set as question_set
 from . import regex_puzzles as regex_puzzles
 from . import regexes as regexes
@@ -13,11 +14,15 @@ from . import splits as splits
 from . import symbolic as symbolic
 from . import task_sets as task_sets
 from . import worlds as worlds
+from .numbers import (
+    MAX_POWER as MAX_POWER, Number as Number, last_number_in as last_number_in, number_of as number_of,
+    same_number as same_number,
+)
 from .family import (
     Family as Family, Grade as Grade, MAX_DEPTH as MAX_DEPTH, MAX_NESTING as MAX_NESTING, MAX_REPLY as MAX_REPLY,
     MAX_TEXT as MAX_TEXT, Task as Task, final_line as final_line, last_json as last_json, last_match as last_match,
     last_number as last_number, load_json as load_json, pick as pick, plain_line as plain_line,
-    whole_number as whole_number,
+    whole_number as whole_number, worth_of as worth_of,
 )
 from .symbolic import (
     CodeFormat as CodeFormat, JsonRepair as JsonRepair, Logic as Logic, Math as Math, MultiStep as MultiStep,
@@ -75,7 +80,7 @@ from .worlds import (
     new as new, recurring as recurring, register_schedule as register_schedule, skewed as skewed,
 )
 from .question_set import (
-    MOST as MOST, QuestionSet as QuestionSet, near_duplicates as near_duplicates,
+    MOST as MOST, QuestionSet as QuestionSet, message_text as message_text, near_duplicates as near_duplicates,
 )
 from .rewards import (
     Verifier as Verifier, as_reward as as_reward, from_reward as from_reward, reward_rows as reward_rows,

@@ -23,6 +23,7 @@ from .splits import stream_of
 from .symbolic import CodeFormat, JsonRepair, Logic, Math, MultiStep, Sequence, Sort, WordCount
 from ..utils.randomness import stream as random_stream
 from ..utils.registry import Parts
+from ..utils.terminal import fit_text
 
 # %% ../../nbs/03_tasks/09_families.ipynb #463b0b7b
 NATURAL: tuple[Family, ...] = (*LANGUAGE, *QUANTITIES)      # families in plain words, for pretrained models
@@ -89,7 +90,7 @@ def _fault(family: Family, task: Task, depth: int, others: Iterable[str]) -> str
     if not isinstance(task, Task): return f"draw expected to give a Task, got {task!r:.60}; return self.task(…)"
     if (task.family, task.depth) != (family.name, depth): return f"expected its own depth, got a {task!r:.60}"
     for what, text, most in (('question', task.prompt, MAX_PROMPT), ('answer', task.answer, family.longest)):
-        if not isinstance(text, str) or not text.isprintable() or text != ' '.join(text.split()):
+        if not isinstance(text, str) or not fit_text(text) or text != ' '.join(text.split()):
             return f"expected one printable line without double spaces as {what}, got {text!r:.60}"
         if not 0 < len(text) <= most: return f"expected 1 to {most} characters as {what}, got {len(text)}, {text!r:.60}"
     if not all(isinstance(twin, str) for twin in task.twins):

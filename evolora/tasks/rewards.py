@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from .families import family_named
-from .family import Family, Task
+from .family import Family, Task, worth_of
 from .forms import Form
 from .question_set import QuestionSet
 
@@ -36,7 +36,8 @@ class Verifier:
 
     def __call__(self, reply: str, task: Task) -> float:
         known = {'gold': task.answer} | task.meta
-        return float(self.verify(task.prompt, reply, **{n: known[n] for n in self.needs}) or 0.)
+        found = self.verify(task.prompt, reply, **{n: known[n] for n in self.needs})
+        return 0. if found is None else worth_of(found, 'a verifier')
 
     def __repr__(self) -> str: return f"Verifier({getattr(self.verify, '__name__', self.verify)})"
 
@@ -99,7 +100,7 @@ def _of_verifier(verify: Callable) -> Callable[[dict, str, str], float | None]:
         if missing := [n for n in needs if n not in known]: raise ValueError(
             f"a reward expected a column {missing[0]}, got {sorted(row)}; name it in the data set")
         value = verify(question, answer, **{n: known[n] for n in needs})
-        return None if value is None else float(value)
+        return None if value is None else worth_of(value, 'a verifier')
     return worth
 
 def as_reward(source: Family | str | Callable, *, # a family, its name, or verify(question, answer, …)
@@ -142,9 +143,10 @@ class _Rewarded:
         given = {'prompts': [shaped('user', task.prompt)], 'completions': [shaped('assistant', reply)]} | _TRAINER | {
             k: [v] for k, v in columns.items()}
         found = self.reward(**{k: v for k, v in given.items() if self._all or k in self._takes})
+        found = found.tolist() if hasattr(found, 'tolist') else found       # of NumPy or torch
         if not isinstance(found, (list, tuple)) or len(found) != 1:
             raise ValueError(f"a reward expected to give a list of one number for one completion, got {found!r:.60}")
-        value = self.least if found[0] is None else float(found[0])
+        value = self.least if found[0] is None else worth_of(found[0], 'a reward')
         if not self.least <= value <= self.most:
             raise ValueError(f"a reward expected to be from {self.least:g} to {self.most:g}, got {value:g}; say its "
                              "scale by least and most")

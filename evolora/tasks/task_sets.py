@@ -21,7 +21,7 @@ import evolora
 from .families import CELLS, Cell, FAMILIES, family_named, nearly
 from .family import Task
 from .splits import STREAMS, identified, stream_of
-from ..utils.files import parse_json, read_file
+from ..utils.files import decoded, parse_json, read_file
 from ..utils.randomness import stream as random_stream
 
 # %% ../../nbs/03_tasks/10_task_sets.ipynb #eae216b3
@@ -119,11 +119,11 @@ def write_tasks(tasks: Iterable[Task], path: str | Path) -> Path:
 def read_tasks(path: str | Path) -> list[Task]:
     "Read tasks back; a line that is no task is a ValueError that names it"
     tasks = []
-    for i, line in enumerate(read_file(path, 1 << 30).decode().splitlines(), 1):
+    for i, line in enumerate(decoded(read_file(path, 1 << 30), path).encode().splitlines(), 1):
         try:
-            task = Task(**parse_json(line.encode()))
+            task = Task(**parse_json(line))
             Cell.parse(f'{task.family}:{task.depth}')
         except (TypeError, ValueError) as e:
-            raise ValueError(f"{path}, line {i}: expected a task, got {line[:60]!r} ({e})") from None
+            raise ValueError(f"{path}, line {i}: expected a task, got {line.decode()[:60]!r} ({e})") from None
         tasks.append(task)
     return tasks

@@ -6,7 +6,7 @@
 __all__ = ['LONGEST_LINE', 'Example', 'is_cell', 'read_examples', 'Encoded', 'encode_examples', 'split_examples', 'check_apart']
 
 # %% ../../nbs/13_training/01_examples.ipynb #exa00004
-import json
+import codecs
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,9 @@ from ..host.model import Host
 from ..tasks.families import Cell
 from ..tasks.family import Task
 from ..tasks.forms import System
+from ..tasks.question_set import message_text
 from ..tasks.task_sets import draw_tasks
+from ..utils.files import parse_json
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_training/01_examples.ipynb #exa00007
@@ -35,11 +37,19 @@ class Example:
 # %% ../../nbs/13_training/01_examples.ipynb #exa00008
 _SHAPES = 'expected prompt and completion, messages, or prompt, chosen and rejected'
 
+def _brief(value) -> str: return ' '.join(repr(value).split())[:60]
+
+def _messages(value) -> list[dict] | None:
+    "The messages of a conversation, also of a table's array; None where this is none"
+    turns = value.tolist() if isinstance(value, np.ndarray) else value
+    return turns if isinstance(turns, list) and turns and all(isinstance(t, dict) for t in turns) else None
+
 def _said(turns, where: str, last: str) -> list[tuple[str, str]]: # role that the last one must have
     "(role, text) of the messages of a conversation"
-    if not isinstance(turns, list) or not turns or not all(isinstance(t, dict) for t in turns):
-        raise ValueError(f"{where}: expected a list of messages, got {turns!r:.60}; write role and content of each")
-    found = [(t.get('role'), t.get('content')) for t in turns]
+    turns = _messages(turns)
+    if not turns: raise ValueError(f"{where}: expected a list of messages, got {_brief(turns)}; write role and content "
+                                   "of each")
+    found = [('system' if t.get('role') == 'developer' else t.get('role'), message_text(t, where)) for t in turns]
     for i, (role, text) in enumerate(found):
         wanted = ('system', 'user') if i == 0 else ('user',) if found[i - 1][0] != 'user' else ('assistant',)
         if role not in wanted or not isinstance(text, str) or not text.strip():
@@ -56,7 +66,10 @@ def _prompt(said: Sequence[tuple[str, str]]) -> str | tuple[str, ...]:
 def _text(row: dict, key: str, where: str) -> str:
     "A text that must not be empty; a list of one message is one, too"
     found = row[key]
-    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict): found = found[0].get('content')
+    if messages := _messages(found):
+        if len(messages) > 1: raise ValueError(f"{where}: {key} expected one message, got {len(messages)}; put those "
+                                               "before the last one into prompt")
+        found = message_text(messages[0], where)
     if not isinstance(found, str) or not found.strip():
         raise ValueError(f"{where}: {key} expected a text, got {found!r:.60}; fill it in, or leave the row out")
     return found
@@ -71,21 +84,57 @@ def _of_row(row, where: str) -> list[Example]:
                                                     "surrogate); write it anew") from None
     return found
 
+def _check_meaning(row: dict, where: str) -> None:
+    "ValueError for columns of TRL that change what a row means, and are not read"
+    if row.get('label') is False: raise ValueError(f"{where}: expected a reply to learn, got one whose label is false "
+                                                   "(as for KTO); leave it out, or write it as rejected of a pair")
+    tools = row.get('tools')
+    if isinstance(tools, (str, list, np.ndarray)) and len(tools): raise ValueError(
+        f"{where}: expected text alone, got tools, which are not read; leave the row out")
+
+def _prompt_of(row: dict, where: str) -> str | tuple[str, ...]:
+    "The prompt of a row: a text, or the turns of a conversation"
+    messages = _messages(row['prompt']) or []
+    return _prompt(_said(messages, where, 'user')) if len(messages) > 1 else _text(row, 'prompt', where)
+
+def _pair(row: dict, where: str) -> Example:
+    "A reply and one that is liked less; of two whole conversations, as TRL has them, the last messages"
+    if not {'chosen', 'rejected'} <= {*row}: raise ValueError(f"{where}: {_SHAPES}, got one of the last two; add the "
+                                                              "other")
+    both = [_messages(row[name]) or [] for name in ('chosen', 'rejected')]
+    if min(map(len, both)) < 2:
+        if 'prompt' in row: return Example(_prompt_of(row, where), _text(row, 'chosen', where),
+                                           _text(row, 'rejected', where), row=where)
+        raise ValueError(f"{where}: expected chosen and rejected as conversations that begin alike, or a prompt, got "
+                         "neither; put what both answer into prompt")
+    chosen, rejected = (_said(turns, where, 'assistant') for turns in both)
+    if chosen[:-1] != rejected[:-1]: raise ValueError(
+        f"{where}: expected chosen and rejected to be the same but for the last message, got {len(chosen)} and "
+        f"{len(rejected)} messages that differ before; leave the row out")
+    prompt = _prompt(chosen[:-1])
+    if 'prompt' in row: _check_same(row, chosen[:-1], where)
+    return Example(prompt, chosen[-1][1], rejected[-1][1], row=where)
+
+def _check_same(row: dict, said: list[tuple[str, str]], where: str) -> None:
+    "ValueError where a prompt is another one than what its pair of conversations answers"
+    prompt = _prompt_of(row, where)
+    if prompt == _prompt(said): return
+    if isinstance(prompt, str) and prompt.strip() in {text.strip() for _, text in said}: return
+    raise ValueError(f"{where}: expected the prompt that chosen and rejected begin with, got {_brief(prompt)}; leave "
+                     "prompt out")
+
 def _examples_in(row, where: str) -> list[Example]:
     if not isinstance(row, dict): raise ValueError(f"{where}: {_SHAPES}, got {row!r:.60}; write an object")
     row = {k: v for k, v in row.items() if not (v is None or isinstance(v, float) and np.isnan(v))}     # pandas' gaps
+    _check_meaning(row, where)
     if 'messages' in row:
         said = _said(row['messages'], where, 'assistant')
         return [Example(_prompt(said[:i]), text, row=where) for i, (role, text) in enumerate(said)
                 if role == 'assistant']
+    if {'chosen', 'rejected'} & {*row}: return [_pair(row, where)]
     if 'prompt' not in row: raise ValueError(f"{where}: {_SHAPES}, got {', '.join(map(str, row))[:80] or 'nothing'}; "
                                              "rename the keys")
-    chat = isinstance(row['prompt'], list) and len(row['prompt']) > 1
-    prompt = _prompt(_said(row['prompt'], where, 'user')) if chat else _text(row, 'prompt', where)
-    if 'chosen' in row or 'rejected' in row:
-        if not {'chosen', 'rejected'} <= {*row}: raise ValueError(f"{where}: {_SHAPES}, got one of the last two; "
-                                                                  "add the other")
-        return [Example(prompt, _text(row, 'chosen', where), _text(row, 'rejected', where), row=where)]
+    prompt = _prompt_of(row, where)
     return [Example(prompt, _text(row, 'completion', where) if 'completion' in row else '', row=where)]
 
 # %% ../../nbs/13_training/01_examples.ipynb #exa00012
@@ -105,11 +154,12 @@ def _lines(path: Path) -> Iterable[tuple[str, dict]]:
             if len(line) > LONGEST_LINE:
                 raise ValueError(f"{where}: expected at most {LONGEST_LINE:,} bytes, got more; write one object a line")
             if not line.strip(): continue
-            try: yield where, json.loads(line)
-            except (ValueError, RecursionError):
+            try: yield where, parse_json(line.removeprefix(codecs.BOM_UTF8), LONGEST_LINE, gaps=True)
+            except ValueError as e:
                 begun = line.strip()[:60].decode(errors='replace')
                 got = 'the beginning of a list' if begun.startswith('[') else repr(begun)
                 if '\ufffd' in begun or '\0' in begun: got = f'{got}, which is not UTF-8: save it as that'
+                if 'twice' in str(e): got = f'{got}, in which {e}'
                 raise ValueError(f"{where}: expected a JSON object, got {got}; write one a line") from None
 
 def read_examples(source, *, # a path, rows, a DataFrame, or cells of families: see above

@@ -16,6 +16,7 @@ import torch
 
 from ..host.model import Host
 from ..organelles.population import Population
+from ..tasks.family import worth_of
 from ..tasks.forms import Form
 from .examples import Encoded, Example
 from .jobs import Job
@@ -107,9 +108,7 @@ class Speakers:
 def reward_of(job: Job, example: Example, reply: str) -> float:
     "What a reply is worth; ValueError when a verifier says something else than a finite number"
     if job.verifier is not None:
-        worth = job.verifier(example, reply)
-        if isinstance(worth, (bool, int, float, np.number)) and math.isfinite(worth): return float(worth)
-        raise ValueError(f"job {job.name}: the verifier expected to give a number, got {worth!r:.60}")
+        return worth_of(job.verifier(example, reply), f'job {job.name}: the verifier')
     if example.task is not None: return float(Form().grade(example.task, reply).success)
     return float(' '.join(reply.split()) == ' '.join(example.completion.split()))
 

@@ -23,7 +23,7 @@ import evolora
 def _has_token() -> bool:
     "Whether this user has what clusters with token authentication ask for"
     return any(os.environ.get(name) for name in ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')) or (
-        Path.home() / '.ray' / 'auth_token').is_file()
+        Path(os.path.expanduser('~')) / '.ray' / 'auth_token').is_file()     # of no home, too
 
 _ROOM = 24      # letters of a folder in which Ray's sockets still have names of at most 107
 

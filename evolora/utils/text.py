@@ -9,10 +9,12 @@ __all__ = ['escape', 'fenced']
 import html
 import re
 
+from .terminal import STEERING
+
 # %% ../../nbs/01_utils/06_text.ipynb #8a0dd983
 def _seen(text: str, also: str = '') -> str:
-    "What cannot be printed, by its number"
-    return ''.join(c if c.isprintable() or c in also else f'⟨{ord(c):X}⟩' for c in text)
+    "What steers a terminal or a page, by its number"
+    return STEERING.sub(lambda found: found[0] if found[0] in also else f'⟨{ord(found[0]):X}⟩', text)
 
 def escape(text, limit: int = 1000) -> str:
     "Text of unknown origin, made safe for a table of markdown and for a terminal; cut after `limit` characters"

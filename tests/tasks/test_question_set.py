@@ -128,3 +128,62 @@ def test_one_edited_row_makes_another_list(i, field, value):
 def test_depths_have_no_gap():
     with pytest.raises(ValueError, match='none of depth 2'):
         QuestionSet('gap', [row | {'depth': 1 + 2 * (i % 2)} for i, row in enumerate(ROWS)])
+
+
+# --- tables
+
+ASKED = [(f'In case {i}, how many legs has stool {chr(97 + i % 26)}{i}; and why?', str(i)) for i in range(80)]
+TABLE = pd.DataFrame(ASKED, columns=['question', 'answer'])
+
+
+@pytest.mark.parametrize('separator', [',', ';', '\t'])
+@pytest.mark.parametrize('header', ['question,answer', 'Question,ANSWER', ' question , answer ',
+                                    '\ufeffquestion,answer'])
+@pytest.mark.parametrize('codec', ['utf-8', 'utf-16'])
+def test_a_table_is_read_whatever_its_separator_header_and_codec(tmp_path, separator, header, codec):
+    if codec == 'utf-16': header = header.removeprefix('\ufeff')     # this codec writes a mark by itself
+    rows = TABLE.to_csv(index=False, header=False, sep=separator)
+    (path := tmp_path / 'a.csv').write_bytes((header.replace(',', separator) + '\r\n' + rows).encode(codec))
+    assert [(t.prompt, t.answer) for t in QuestionSet('x', path).tasks] == ASKED
+
+
+@pytest.mark.parametrize('change, message', [
+    (lambda q, a: f'{q},{a}', r'row 3: expected 2 fields separated by commas \(question, answer\), got 3; put'),
+    (lambda q, a: f'"{q}",{a},', 'row 3: expected 2 fields separated by commas.*got 3.*none at the end of a line'),
+    (lambda q, a: f'"{q}"', 'row 3: expected 2 fields separated by commas.*got 1'),
+    (lambda q, a: f'"{q}" or so,{a}', 'line 4: expected fields separated by commas, got .*mend the quotation marks'),
+    (lambda q, a: f'"{q},{a}', 'expected .*(fields|quotation marks)')])
+def test_a_row_that_lost_a_part_is_named(tmp_path, change, message):
+    rows = [f'"{q}",{a}' for q, a in ASKED]
+    rows[2] = change(*ASKED[2])
+    (path := tmp_path / 'a.csv').write_text('\n'.join(['question,answer', *rows]))
+    with pytest.raises(ValueError, match=message) as error: QuestionSet('x', path)
+    assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('header, message', [
+    ('question|answer', 'expected columns separated by commas, semicolons, tabs, got one column'),
+    ('question,answer,', 'expected a name for each column'), ('answer,Answer', 'each once'),
+    ('q,a', r"expected question and answer, got \['a', 'q'\]; rename")])
+def test_a_header_that_will_not_do_is_named(tmp_path, header, message):
+    (path := tmp_path / 'a.csv').write_text(header + '\n"Who?",I\n')
+    with pytest.raises(ValueError, match=message): QuestionSet('x', path)
+
+
+def test_a_file_in_another_codec_is_named(tmp_path):
+    (path := tmp_path / 'a.csv').write_bytes('question,answer\nWie heißt er?,Jürgen\n'.encode('latin-1'))
+    with pytest.raises(ValueError, match='a.csv: expected text in UTF-8, got the byte 0xdf at position 23; save it as'):
+        QuestionSet('x', path)
+
+
+@pytest.mark.parametrize('text', ['می‌خواهم', '👨‍👩‍👧‍👦', 'Donau\xaddampf', '\U0001fae9', '\u2068a\u2069'])
+def test_a_row_with_joiners_or_new_signs_is_a_row(own, text):
+    family = own('joined', [*ROWS, {'question': f'What is {text}?', 'answer': text}])
+    task = family.tasks[-1]
+    assert text in task.prompt and family.grade(task, text).success
+
+
+@pytest.mark.parametrize('text', ['a\x1b[2J', 'a\x00b', 'a\ud800', 'a\u202eb'])
+def test_a_row_that_steers_is_refused_with_its_number(text):
+    for row in ({'question': text, 'answer': 'x'}, {'question': 'x', 'answer': text}):
+        with pytest.raises(ValueError, match=f'row {len(ROWS) + 1}: expected 1 to'): QuestionSet('x', [*ROWS, row])

@@ -1,9 +1,12 @@
 """One verifier, in both worlds: what TRL's trainers call, what grades a list, and what lies between."""
 import json
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
@@ -14,6 +17,9 @@ from evolora.tasks.forms import FORMS
 from evolora.tasks.question_set import QuestionSet
 from evolora.tasks.rewards import Verifier, as_reward, from_reward, reward_rows
 from evolora.tasks.task_sets import draw_tasks
+from evolora.training.examples import Example
+from evolora.training.jobs import Job
+from evolora.training.steps import reward_of
 from evolora.utils.randomness import stream
 
 ROWS = [{'question': f'Sort the letters: {w}', 'answer': ''.join(sorted(w)), 'letters': list(w), 'most': len(w)}
@@ -210,3 +216,34 @@ def test_a_data_set_is_a_list(own):
     with pytest.raises(ValueError, match='expected questions as .*, got IterableDataset') as error:
         QuestionSet('x', data.to_iterable_dataset())
     assert '\n' not in str(error.value)
+
+
+KINDS = {'bool': bool, 'int': int, 'NumPy bool': np.bool_, 'float32': np.float32, 'float16': np.float16,
+         'int8': np.int8, 'array of one': lambda x: np.array(x),
+         'Decimal': Decimal, 'Fraction': Fraction, 'torch': torch.tensor,
+         'torch bool': lambda x: torch.tensor(bool(x)), 'torch half': lambda x: torch.tensor(x).half()}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('right', [0, 1])
+def test_a_verifier_may_give_any_kind_of_number_in_all_three_places(kind, right):
+    worth = KINDS[kind](right)
+    rows = [{'question': f'How many legs have {i} stools?', 'answer': str(i)} for i in range(200)]
+    family = QuestionSet('x', rows, Verifier(lambda question, answer: worth if answer == 'r' else 1.))
+    assert family.grade(family.tasks[0], 'r').progress == right
+    assert as_reward(lambda question, answer: worth)(['a'], ['b']) == [float(right)]
+    job = Job(name='j', data=[{'prompt': 'a', 'completion': 'b'}], objective='rloo', verifier=lambda e, reply: worth)
+    assert reward_of(job, Example('a', 'b'), 'c') == right
+    grade = from_reward(lambda prompts, completions, **columns: [worth])
+    assert grade('b', family.tasks[0]) == right
+
+
+@pytest.mark.parametrize('worth', ['1', 'good', [1.], np.ones(2), torch.ones(2), float('nan'), float('inf'), 1j, {}])
+def test_what_is_no_finite_number_is_refused_in_all_three_places(worth):
+    rows = [{'question': f'How many legs have {i} stools?', 'answer': str(i)} for i in range(200)]
+    job = Job(name='j', data=[{'prompt': 'a', 'completion': 'b'}], objective='rloo', verifier=lambda e, reply: worth)
+    for place in (lambda: QuestionSet('x', rows, Verifier(lambda question, answer: worth)),
+                  lambda: as_reward(lambda question, answer: worth)(['a'], ['b']),
+                  lambda: reward_of(job, Example('a', 'b'), 'c')):
+        with pytest.raises(ValueError, match='expected to give a number, got') as error: place()
+        assert '\n' not in str(error.value)

@@ -2,6 +2,7 @@
 import hashlib
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,3 +114,9 @@ def test_a_line_that_is_no_task_is_named(tmp_path, line):
     (bad := tmp_path / 'bad').write_text(good + line + '\n')
     with pytest.raises(ValueError, match='line 2: expected a task') as error: read_tasks(bad)
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_line_separator_in_a_question_ends_no_line_of_a_file(tmp_path):
+    task = draw_tasks([Cell('math', 1)], stream='train', n=1)[0]
+    odd = replace(task, prompt='one\u2028two\x85three')
+    assert read_tasks(write_tasks([odd, task], tmp_path / 'x.jsonl')) == [odd, task]

@@ -1,11 +1,13 @@
 """Data of strangers become examples, or one line that names the row."""
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from evolora.host.model import load_host
 from evolora.tasks.forms import System
+from evolora.tasks.question_set import QuestionSet
 from evolora.training.examples import Example, check_apart, encode_examples, read_examples, split_examples
 from evolora.training.jobs import Job, expand_jobs, read_jobs
 
@@ -76,3 +78,56 @@ def test_a_path_is_looked_for_beside_its_file(tmp_path):
     (tmp_path / 'jobs.yaml').write_text(json.dumps(dict(data='a.jsonl', validation=['math:1'])))
     job, = read_jobs(tmp_path / 'jobs.yaml').jobs
     assert job.data == str(tmp_path / 'a.jsonl') and job.validation == ['math:1']
+
+
+USER, GOOD, BAD = (dict(role=role, content=text) for role, text in (
+    ('user', '2 + 2?'), ('assistant', '4'), ('assistant', '5')))
+PARTS = lambda text: [dict(type='text', text=text[:1]), dict(type='text', text=text[1:])]
+
+
+@pytest.mark.parametrize('row', [
+    dict(prompt='2 + 2?', chosen='4', rejected='5'), dict(chosen=[USER, GOOD], rejected=[USER, BAD]),
+    dict(prompt='2 + 2?', chosen=[USER, GOOD], rejected=[USER, BAD]),
+    dict(prompt=[USER], chosen=[USER, GOOD], rejected=[USER, BAD]), dict(prompt=[USER], chosen=[GOOD], rejected=[BAD]),
+    dict(chosen=np.array([USER, GOOD]), rejected=np.array([USER, BAD])),
+    dict(chosen=[USER | dict(content=PARTS('2 + 2?')), GOOD | dict(content=PARTS('4'), tool_calls=None)],
+         rejected=[USER, BAD])])
+def test_pairs_are_read_as_trl_writes_them(row):
+    assert [(e.prompt, e.completion, e.rejected) for e in read_examples([row])] == [('2 + 2?', '4', '5')]
+
+
+def test_a_conversation_of_parts_is_one_of_texts():
+    parts = [m | dict(content=PARTS(m['content'])) for m in (USER, GOOD)]
+    for messages in ([USER, GOOD], parts, np.array([USER, GOOD])):
+        assert read_examples([dict(messages=messages)])[0] == Example('2 + 2?', '4')
+    said = [dict(role='developer', content='Hi'), USER, GOOD]
+    assert read_examples([dict(messages=said)])[0].prompt[0] == System('Hi')
+
+
+CALL = dict(role='assistant', content='', tool_calls=[dict(function=dict(name='add', arguments='{}'))])
+
+
+@pytest.mark.parametrize('row, message', [
+    (dict(messages=[USER, CALL]), 'got a tool call, which is not read; leave the row out'),
+    (dict(messages=[USER, dict(role='tool', content='4')]), 'got a tool call'),
+    (dict(chosen=[USER, CALL], rejected=[USER, BAD]), 'got a tool call'),
+    (dict(messages=[USER, GOOD], tools=[dict(name='add')]), 'got tools, which are not read'),
+    (dict(messages=[USER | dict(content=[dict(type='image', url='x')]), GOOD]), "a part of the type 'image'"),
+    (dict(prompt='2 + 2?', completion='5', label=False), 'label is false'),
+    (dict(prompt='2 + 2?', completion=[USER, GOOD]), 'completion expected one message, got 2'),
+    (dict(chosen='4', rejected='5'), 'conversations that begin alike, or a prompt'),
+    (dict(chosen=[USER, GOOD], rejected=[USER | dict(content='3?'), BAD]), 'the same but for the last message'),
+    (dict(prompt='9?', chosen=[USER, GOOD], rejected=[USER, BAD]), 'expected the prompt that chosen and'),
+    (dict(chosen=[USER, GOOD]), 'add the other')])
+def test_what_a_row_means_otherwise_is_refused_with_advice_that_fits(row, message):
+    with pytest.raises(ValueError, match=f'^row 1: .*{message}') as error: read_examples([row])
+    assert '\n' not in str(error.value)
+
+
+def test_a_key_that_stands_twice_is_refused_by_every_reader(tmp_path):
+    (path := tmp_path / 'a.jsonl').write_text('{"prompt": "a", "prompt": "b", "completion": "c"}\n')
+    for read in (read_examples, lambda path: QuestionSet('x', path)):
+        with pytest.raises(ValueError, match="line 1: expected a JSON object.*the key 'prompt' stands in it twice"):
+            read(path)
+    path.write_bytes(b'\xef\xbb\xbf{"prompt": "a", "completion": "c", "score": NaN}\n')       # of a table with gaps
+    assert read_examples(path) == [Example('a', 'c')]

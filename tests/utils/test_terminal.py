@@ -13,7 +13,8 @@ from nbclient import NotebookClient
 from rich.console import Console
 
 from evolora.utils import terminal
-from evolora.utils.terminal import Tracker, meanwhile, progress, show, tracked
+from evolora.utils.text import escape, fenced
+from evolora.utils.terminal import Tracker, fit_text, meanwhile, progress, show, tracked, visible
 
 
 @pytest.fixture
@@ -144,3 +145,26 @@ def test_words_stand_left_and_numbers_right(capsys, monkeypatch):
     show(pd.DataFrame({'what': ['a', 'b'], 'word': ['x', 'a long one'], 'n': [1, 100]}), 'T')
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith('│ a'))
     assert row.split('│')[2].startswith(' x') and row.split('│')[3].endswith('1 ')
+
+
+# Persian and Hindi with their joiners, a family, a flag of tags, a soft hyphen, a sign newer than this Python.
+WRITTEN = ['می‌خواهم', 'क्‍ष', '👨‍👩‍👧‍👦',
+           '🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f', 'Donau\xaddampf',
+           '\U0001fae9', 'שלום\u200f!', '\u2068a\u2069 b', 'naïve\xa0café']
+
+
+@pytest.mark.parametrize('text', WRITTEN)
+def test_what_people_write_is_fit_and_stays(text):
+    assert fit_text(text)
+    if '\u2068' not in text: assert visible(text) == text and escape(text) == ' '.join(text.split())
+
+
+@pytest.mark.parametrize('text', ['a\x1b[2J', 'a\x00', 'a\x9b', 'a\ud800', 'a\u202eb', 'a\u202db', 'a\x7f', 'a\rb'])
+def test_what_steers_is_not_fit_and_is_replaced(text):
+    assert not fit_text(text)
+    assert '\N{REPLACEMENT CHARACTER}' in visible(text) and not set(text[1:2]) & {*visible(text), *fenced(text)}
+
+
+def test_directions_and_line_ends_of_unicode_are_replaced_where_text_is_shown():
+    for sign in '\u2028\u2029\u202a\u202b\u202c\u2066\u2067\u2068\u2069': assert sign not in visible(f'a{sign}b')
+    assert visible('a\nb') == 'a\nb'
