@@ -5,6 +5,7 @@ from . import fast_layers as fast_layers
 from . import flops as flops
 from . import gguf as gguf
 from . import habit_host as habit_host
+from . import leftovers as leftovers
 from . import mechanisms as mechanisms
 from . import model as model
 from . import names as names
@@ -40,6 +41,12 @@ from .downloads import (
     check_host_room as check_host_room, describe as describe, fetch as fetch, fetched as fetched, found as found,
     known as known, known_file as known_file, room as room, sound as sound, take_member as take_member,
     without_hub as without_hub,
+)
+from .leftovers import (
+    check_config as check_config, check_keys as check_keys, check_loaded as check_loaded,
+    check_names as check_names, check_no_adapter as check_no_adapter, check_pre_tokenizer as check_pre_tokenizer,
+    mapped_keys as mapped_keys, rotation as rotation, rotation_of_factors as rotation_of_factors,
+    set_rotation as set_rotation, unmapped_tensors as unmapped_tensors,
 )
 from .gguf import (
     Header as Header, Tensor as Tensor, dequantise as dequantise, gguf_config as gguf_config, is_gguf as is_gguf,

@@ -36,6 +36,7 @@ from .fast_layers import Decoder, Prefixes, supported
 from .downloads import KNOWN, SHIPPED, fetched, without_hub
 from .flops import FlopMeter
 from .gguf import gguf_config, plain_folder, read_header
+from .leftovers import check_config, check_loaded, check_no_adapter
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
@@ -322,13 +323,15 @@ def _read(source: Path | str, dtype, device: torch.device,
         tokenizer.padding_side = 'left'
         return model.to(torch.float32 if dtype is None else host_dtype(dtype)), tokenizer, 'rounded blocks'
     name, how = _where(folder or source)
+    check_no_adapter(name)
     tokenizer = AutoTokenizer.from_pretrained(name, padding_side='left', **how)
-    saved = getattr(AutoConfig.from_pretrained(name, **how), 'dtype', None)
+    config = AutoConfig.from_pretrained(name, **how)
+    check_config(type(config).get_config_dict(name, **how)[0], config)
+    saved = getattr(config, 'dtype', None)
     model, found = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, output_loading_info=True,
                                                         dtype=host_dtype(dtype, device, saved), **how)
-    # A weight that the folder lacks would be made up at random, without an error.
-    if missing := sorted(found['missing_keys']):
-        raise ValueError(f'{len(missing)} weights are missing, like {missing[0]}')
+    check_loaded(found)
+    check_no_adapter(name, model)
     return model, tokenizer, 'rounded blocks' if folder else str(saved or '').removeprefix('torch.')
 
 def _origin(source: Path | str, sha256: str, model, saved: str) -> Origin:
