@@ -12,6 +12,7 @@ from . import names as names
 from . import precision as precision
 from . import pretraining as pretraining
 from . import sampling as sampling
+from . import templates as templates
 from .fast_layers import (
     Beginnings as Beginnings, Causal as Causal, Decoder as Decoder, Glance as Glance, Grid as Grid,
     LAYOUTS as LAYOUTS, Prefix as Prefix, Prefixes as Prefixes, Rest as Rest, reads_whole as reads_whole,
@@ -58,6 +59,10 @@ from .names import (
 from .precision import (
     host_device as host_device, host_dtype as host_dtype, margin_of as margin_of,
     multiplies_bfloat16 as multiplies_bfloat16,
+)
+from .templates import (
+    MARK as MARK, Said as Said, control_tokens as control_tokens, end_of_turn as end_of_turn, messages as messages,
+    ordered_ends as ordered_ends, rendered as rendered, written as written,
 )
 from .model import (
     ARCHITECTURES as ARCHITECTURES, Generation as Generation, Host as Host, Origin as Origin,

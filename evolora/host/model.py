@@ -40,6 +40,7 @@ from .leftovers import check_config, check_loaded, check_no_adapter
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
+from .templates import MARK, ordered_ends, written
 from ..tasks.forms import Form, System, dated
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
@@ -71,8 +72,6 @@ class Generation:
         return int((self.margins < self.close).sum())
 
 # %% ../../nbs/04_host/10_model.ipynb #91073cc2
-_MARK = '\ue000'         # stands for a question where only what is in front of it matters
-
 def _turns(prompt: str | tuple[str, ...]) -> tuple[str, ...]:
     "The turns of a conversation that ends with a question"
     turns = (prompt,) if isinstance(prompt, str) else prompt
@@ -91,11 +90,12 @@ class Host:
         if isinstance(tokenizer.chat_template, str): tokenizer.chat_template = dated(tokenizer.chat_template)
         ends = model.generation_config.eos_token_id if model.generation_config else None
         ends = ends if isinstance(ends, list) else [ends] if ends is not None else []
-        self.ends = sorted({*ends, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])})
+        self.ends = ordered_ends(tokenizer, ends)
         if not self.ends: raise ValueError(f"host {id} has no end-of-sequence token; give its tokenizer an eos_token")
         self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.ends[0]
         self.prefixes, self.tried = Prefixes(), {}      # what later rooms found out by trying this model
 
+    end = property(lambda self: self.ends[0])       # the token that ends a turn, and so a reply that is taught
     device, dtype = property(lambda self: self.model.device), property(lambda self: self.model.dtype)
     parameters = property(lambda self: sum(p.numel() for p in self.model.parameters()))     # tied ones once
 
@@ -114,18 +114,7 @@ class Host:
     def _texts(self, chats: Sequence[tuple[str, ...]]) -> list[str]:
         "The conversations as the model reads them"
         said = [(str(c[0]), c[1:]) if isinstance(c[0], System) else (self.form.system, c) for c in chats]
-        if self.tokenizer.chat_template is None:
-            return [''.join(f'{turn}\n' for turn in ((system, *chat) if system else chat)) for system, chat in said]
-        role = lambda i: 'assistant' if i % 2 else 'user'
-        turns = [[{'role': role(i), 'content': turn} for i, turn in enumerate(chat)] for _, chat in said]
-        def rendered(turns): return self.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, enable_thinking=False)
-        if not any(system for system, _ in said): return rendered(turns)
-        headed = [[{'role': 'system', 'content': s}, *own] if s else own for (s, _), own in zip(said, turns)]
-        try: return rendered(headed)
-        except TemplateError:                               # some know no such role: then it goes into the first turn
-            return rendered([[own[0] | {'content': f"{s}\n\n{own[0]['content']}" if s else own[0]['content']}, *own[1:]]
-                             for (s, _), own in zip(said, turns)])
+        return written(self.tokenizer, said)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         special = {} if self.tokenizer.chat_template is None else {'add_special_tokens': False}
@@ -143,6 +132,10 @@ class Host:
             return [known[c] for c in chats]
         return self._ids(self._texts(chats))
 
+    def replies(self, texts: Sequence[str]) -> list[list[int]]:
+        "Token ids of replies as the model would write them, each with the token that ends a turn"
+        return [[*ids, self.end] for ids in self.tokenizer(list(texts), add_special_tokens=False)['input_ids']]
+
     def kept(self, prompts: Sequence[str | tuple[str, ...]], encoded: Sequence[Sequence[int]],
              new: int, # the most tokens of an answer
              handed: bool = False) -> Kept | None: # whether another one has read the beginnings, in a plain form, too
@@ -151,7 +144,7 @@ class Host:
         if max(map(len, encoded)) + new > self._window: return None
         chats = [_turns(p) for p in prompts]
         heads = list(dict.fromkeys(c[:-1] for c in chats))
-        texts = [t.split(_MARK, 1)[0] for t in self._texts([(*h, _MARK) for h in heads])]
+        texts = [t.split(MARK, 1)[0] for t in self._texts([(*h, MARK) for h in heads])]
         ids = dict(zip(heads, self._ids(texts)))
         # A token may reach across the border; and the last one of a prompt is always read, to be gone on from.
         lengths = [next((i for i, (a, b) in enumerate(zip(ids[c[:-1]], own)) if a != b),

@@ -1,0 +1,118 @@
+"""Every layout of a conversation: the same words reach the model, and a reply ends as the layout ends it."""
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from evolora.ecology.config import load_config
+from evolora.ecology.knobs import Controls
+from evolora.evaluation import fitness_exam
+from evolora.experiments import baselines, trainer
+from evolora.host.model import Host, load_host, tiny_host
+from evolora.organelles.population import Population
+from evolora.tasks.families import Cell
+from evolora.tasks.task_sets import draw_tasks
+from evolora.training.examples import encode_examples, read_examples
+
+CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' + '\n' }}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+GEMMA = ("{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+         "{{ m.content | trim }}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n"
+         "{% endif %}")
+LLAMA3 = ("{% for m in messages %}{% if loop.first %}{{ bos_token }}{% endif %}<|start_header_id|>{{ m.role }}"
+          "<|end_header_id|>\n\n{{ m.content | trim }}<|eot_id|>{% endfor %}{% if add_generation_prompt %}"
+          "<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}")
+PHI3 = ("{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>\n{% else %}{{ eos_token }}{% endif %}")
+MISTRAL = ("{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }}[/INST]"
+           "{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}")
+
+# name: (template, control tokens, eos, end tokens of the model's configuration, the token that ends a turn)
+LAYOUTS = {
+    'Gemma 3': (GEMMA, ['<pad>', '<eos>', '<bos>', '<start_of_turn>', '<end_of_turn>'], '<eos>',
+                ['<eos>', '<end_of_turn>'], '<end_of_turn>'),
+    'Gemma without its generation configuration': (GEMMA, ['<pad>', '<eos>', '<bos>', '<start_of_turn>',
+                                                           '<end_of_turn>'], '<eos>', ['<eos>'], '<end_of_turn>'),
+    'Qwen 3': (CHATML, ['<|endoftext|>', '<|im_start|>', '<|im_end|>'], '<|im_end|>',
+               ['<|im_end|>', '<|endoftext|>'], '<|im_end|>'),
+    'Qwen 2.5, a base model': (CHATML, ['<|endoftext|>', '<|im_start|>', '<|im_end|>'], '<|endoftext|>',
+                               ['<|endoftext|>'], '<|im_end|>'),
+    'Llama 3': (LLAMA3, ['<|begin_of_text|>', '<|end_of_text|>', '<|start_header_id|>', '<|end_header_id|>',
+                         '<|eom_id|>', '<|eot_id|>'], '<|eot_id|>', ['<|end_of_text|>', '<|eom_id|>', '<|eot_id|>'],
+                '<|eot_id|>'),
+    'SmolLM 2': (CHATML, ['<|endoftext|>', '<|im_start|>', '<|im_end|>'], '<|im_end|>', ['<|im_end|>'],
+                 '<|im_end|>'),
+    'Phi 3': (PHI3, ['<unk>', '<s>', '</s>', '<|endoftext|>', '<|assistant|>', '<|system|>', '<|end|>', '<|user|>'],
+              '<|endoftext|>', ['<|endoftext|>', '<|assistant|>', '<|end|>'], '<|end|>'),
+    'Mistral': (MISTRAL, ['<unk>', '<s>', '</s>', '[INST]', '[/INST]'], '</s>', ['</s>'], '</s>'),
+    'no template': (None, ['<|endoftext|>', '<|im_start|>', '<|im_end|>'], '<|im_end|>',
+                    ['<|endoftext|>', '<|im_end|>'], '<|im_end|>')}
+
+
+def tokenizer_of(template, special, eos):
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    raw = Tokenizer(models.BPE({t: i for i, t in enumerate([*special, *alphabet])}, [], unk_token=special[0]))
+    raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    raw.add_special_tokens(special)
+    bos = next((t for t in special if t in ('<bos>', '<s>', '<|begin_of_text|>')), None)
+    found = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=eos, bos_token=bos, pad_token=special[0])
+    found.chat_template = template
+    return found
+
+
+def host_of(name) -> Host:
+    template, special, eos, ends, _ = LAYOUTS[name]
+    tokenizer, model = tokenizer_of(template, special, eos), tiny_host('llama').model
+    model.resize_token_embeddings(len(tokenizer))
+    model.generation_config.eos_token_id = tokenizer.convert_tokens_to_ids(ends)
+    return Host(model, tokenizer, id=name)
+
+
+CHAT = [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Hello'}]
+
+
+# --- which token ends a turn
+
+@pytest.mark.parametrize('name', LAYOUTS)
+def test_a_turn_ends_by_the_token_of_its_layout(name):
+    host, end = host_of(name), LAYOUTS[name][-1]
+    word = host.tokenizer.convert_ids_to_tokens
+    assert word(host.end) == end and host.end == host.ends[0] and len({*host.ends}) == len(host.ends)
+    assert {*word(host.ends)} == {*LAYOUTS[name][3], LAYOUTS[name][2], end}, 'sampling stops at all of them'
+
+
+@pytest.mark.parametrize('name', [name for name in LAYOUTS if LAYOUTS[name][0]])
+def test_what_is_taught_is_what_the_template_writes(name):
+    host = host_of(name)
+    found = encode_examples(host, read_examples([{'messages': CHAT}]))
+    taught = host.tokenizer.decode(found.prompts[0] + found.replies[0])
+    assert host.tokenizer.apply_chat_template(CHAT, tokenize=False).startswith(taught)
+
+
+@pytest.mark.parametrize('name', LAYOUTS)
+def test_all_that_teaches_or_scores_ends_a_reply_alike(name, tmp_path, monkeypatch):
+    host, seen = host_of(name), {}
+    seen['examples'] = encode_examples(host, read_examples([{'messages': CHAT}])).replies[0][-1]
+    seen['feedback'] = Controls(load_config('debug'), Population(host, capacity=1, max_rank=2))._tokens('Hello')[-1]
+    monkeypatch.setattr(fitness_exam, 'census', lambda ecology, answers: answers)
+    ecology = type('Ecology', (), {'host': host})
+    seen['exam'] = fitness_exam.gold_census(ecology, draw_tasks([Cell('math', 1)], n=1, stream='train'))[0][1][-1]
+    lessons, usual = [], trainer.Lesson
+    monkeypatch.setattr(trainer, 'Lesson', lambda prompts, answers, *rest: lessons.extend(answers) or usual(
+        prompts, answers, *rest))
+    baselines.train(host, 'sft', budget=2, match='answers', seed=0, cells=(Cell('math', 1),), folder=tmp_path / 'sft')
+    seen['sft'] = lessons[0][-1]
+    assert {*seen.values()} == {host.end}, seen
+
+
+def test_a_reply_stops_at_the_end_of_a_turn_that_no_configuration_names():
+    host = host_of('Gemma without its generation configuration')
+    word = host.model.lm_head.weight
+    word.requires_grad_(False)[:] = 0.
+    made = host.generate(['Hi'] * 40, max_new_tokens=400, seeds=list(range(40)))
+    assert {row[-1] for row in made.tokens} >= {host.end} and all(host.end not in row[:-1] for row in made.tokens)
+
+
+@pytest.mark.parametrize('name', ['embedded', 'habits'])
+def test_the_hosts_that_come_along_end_as_they_did(name):
+    host = load_host(name)
+    assert host.ends == [host.tokenizer.eos_token_id] and host.end == host.tokenizer.convert_tokens_to_ids('<|end|>')
