@@ -61,8 +61,9 @@ from .precision import (
     multiplies_bfloat16 as multiplies_bfloat16,
 )
 from .templates import (
-    MARK as MARK, Said as Said, control_tokens as control_tokens, end_of_turn as end_of_turn, messages as messages,
-    ordered_ends as ordered_ends, rendered as rendered, written as written,
+    MARK as MARK, Said as Said, check_template as check_template, control_tokens as control_tokens,
+    end_of_turn as end_of_turn, messages as messages, ordered_ends as ordered_ends, rendered as rendered,
+    system_has_role as system_has_role, written as written,
 )
 from .model import (
     ARCHITECTURES as ARCHITECTURES, Generation as Generation, Host as Host, Origin as Origin,

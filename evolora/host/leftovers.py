@@ -146,7 +146,7 @@ def _known_rotation(kind: str, factor, original, about: Mapping, begin: str) -> 
     return {'rope_type': 'yarn', 'factor': float(factor), 'original_max_position_embeddings': original}
 
 def rotation(about: Mapping, architecture: str) -> dict:
-    "What the metadata of a GGUF file say about scaled positions, in transformers' words; {} where positions are not scaled"
+    "How the metadata of a GGUF file scale positions, in transformers' words; {} where they do not"
     begin, known = f'{architecture}.', f'{architecture}.rope.scaling.'
     factor = about.get(f'{known}factor', about.get(f'{begin}rope.scale_linear', 0))
     kind = about.get(f'{known}type', 'linear' if factor else 'none')

@@ -40,7 +40,7 @@ from .leftovers import check_config, check_loaded, check_no_adapter
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from .templates import MARK, ordered_ends, written
+from .templates import MARK, check_template, ordered_ends, written
 from ..tasks.forms import Form, System, dated
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
@@ -366,6 +366,7 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
         model, tokenizer, saved = _read(source, dtype, device, plain_folder(source, sha256) if a_file else None)
         host = Host(model.to(device), tokenizer, id=id)
         host.origin = _origin(source, sha256, model, saved)
+        check_template(tokenizer)
         host.encode(['a template that cannot be rendered'])
         _check_causal(host)
     return host

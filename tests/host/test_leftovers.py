@@ -40,10 +40,12 @@ def ones(name, *shape): return lambda w: w.add_tensor(name, np.ones(shape, np.fl
 def number(key, value): return lambda w: w.add_float32(key, value)
 
 
-LEFT = {'blk.0.attn_q.bias': ones('blk.0.attn_q.bias', 32), 'blk.1.attn_k_norm.weight': ones('blk.1.attn_k_norm.weight', 8),
+LEFT = {'blk.0.attn_q.bias': ones('blk.0.attn_q.bias', 32),
+        'blk.1.attn_k_norm.weight': ones('blk.1.attn_k_norm.weight', 8),
         'blk.2.attn_q.weight': ones('blk.2.attn_q.weight', 32, 32), 'output.bias': ones('output.bias', 261),
         'rope_factors_long.weight': ones('rope_factors_long.weight', 4), 'something': ones('something', 3),
-        'llama.logit_scale': number('llama.logit_scale', .5), 'llama.embedding_scale': number('llama.embedding_scale', 12.),
+        'llama.logit_scale': number('llama.logit_scale', .5),
+        'llama.embedding_scale': number('llama.embedding_scale', 12.),
         'llama.attention.scale': number('llama.attention.scale', .1),
         'llama.final_logit_softcapping': number('llama.final_logit_softcapping', 30.),
         'llama.attention.clamp_kqv': number('llama.attention.clamp_kqv', 8.),

@@ -6,10 +6,12 @@ from transformers import PreTrainedTokenizerFast
 from evolora.ecology.config import load_config
 from evolora.ecology.knobs import Controls
 from evolora.evaluation import fitness_exam
+from evolora.evaluation.peft_export import asking_lines
 from evolora.experiments import baselines, trainer
 from evolora.host.model import Host, load_host, tiny_host
 from evolora.organelles.population import Population
 from evolora.tasks.families import Cell
+from evolora.tasks.forms import FORMS, SYSTEM, System
 from evolora.tasks.task_sets import draw_tasks
 from evolora.training.examples import encode_examples, read_examples
 
@@ -116,3 +118,43 @@ def test_a_reply_stops_at_the_end_of_a_turn_that_no_configuration_names():
 def test_the_hosts_that_come_along_end_as_they_did(name):
     host = load_host(name)
     assert host.ends == [host.tokenizer.eos_token_id] and host.end == host.tokenizer.convert_tokens_to_ids('<|end|>')
+
+
+# --- what a template leaves out
+
+def only(*roles): return ("{% for m in messages %}" + ''.join(
+    f"{{% if m.role == '{role}' %}}[{role[0].upper()}]{{{{ m.content }}}}{{% endif %}}" for role in roles)
+    + "{% endfor %}{% if add_generation_prompt %}[A]{% endif %}")
+
+
+def asked(template, form=None):
+    host = tiny_host('llama')
+    host.tokenizer.chat_template = template
+    host = host if form is None else host.in_form(form)
+    return host, lambda prompt: host.tokenizer.decode(host.encode([prompt])[0])
+
+
+def test_a_system_line_that_the_template_leaves_out_goes_into_the_first_turn():
+    host, text = asked(only('user', 'assistant'), FORMS['instruction'])
+    assert text('2 + 3?') == f'[U]{SYSTEM}\n\n2 + 3?[A]'
+    assert text((System('In French.'), 'Hi', 'Salut', 'Bye')) == '[U]In French.\n\nHi[A]Salut[U]Bye[A]'
+    row = [{'messages': [{'role': 'system', 'content': 'In French.'}, *CHAT]}]
+    assert 'In French.' in host.tokenizer.decode(encode_examples(host, read_examples(row)).prompts[0])
+    lines = asking_lines(host.in_form(FORMS['plain']), (System('In French.'), 'Hi'))
+    assert 'In French.' in lines.split('Hi')[0] and "'system'" not in lines
+    assert asked(only('system', 'user', 'assistant'), FORMS['both'])[1]('Hi').startswith(f'[S]{SYSTEM}[U]Hi')
+
+
+def test_a_turn_that_the_template_leaves_out_is_refused():
+    _, text = asked(only('user'))
+    assert text('Hi') == '[U]Hi[A]'
+    with pytest.raises(ValueError, match='leaves out turn 2'): text(('Hi', 'Hello', 'Bye'))
+    with pytest.raises(ValueError, match='leaves out turn 1'): asked('{{ messages[-1].content }}')[1](('a', 'b', 'c'))
+
+
+def test_a_template_without_the_question_is_refused_when_it_is_loaded(tmp_path):
+    host = tiny_host('llama')
+    host.tokenizer.chat_template = only('assistant')
+    host.model.save_pretrained(tmp_path)
+    host.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match='leaves out the question'): load_host(tmp_path)
