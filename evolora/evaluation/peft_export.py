@@ -27,7 +27,7 @@ from ..host.adapters import Factors
 from ..host.downloads import KNOWN, SHIPPED
 from ..host.model import Host, Origin
 from ..host.names import public_name
-from ..host.templates import messages, system_has_role
+from ..host.templates import messages, system_has_role, tokens_behind
 from ..organelles.population import Population
 from ..tasks.family import Task
 from ..tasks.forms import Form, System
@@ -167,6 +167,8 @@ ids = tokenizer(text, add_special_tokens=False, return_tensors='pt')"""
     if not host.form.plain:         # the card shows what `chat` is
         text = "ids = tokenizer(''.join(m['content'] + '\\n' for m in chat), return_tensors='pt')"
         ask = ask[ask.index('text = '):] if 'text = ' in ask else text
+    if not host.tokenizer.chat_template and (cut := tokens_behind(host.tokenizer)):
+        ask += f"\nids = {{name: x[:, :-{cut}] for name, x in ids.items()}}    # without the end of a text"
     return f"""{ask}
 output = model.generate(**ids, max_new_tokens=48, do_sample=False)
 print(tokenizer.decode(output[0, ids['input_ids'].shape[1]:], skip_special_tokens=True))"""

@@ -40,7 +40,7 @@ from .leftovers import check_config, check_loaded, check_no_adapter
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from .templates import MARK, check_template, ordered_ends, written
+from .templates import MARK, check_template, ordered_ends, read, written
 from ..tasks.forms import Form, System, dated
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
@@ -117,8 +117,7 @@ class Host:
         return written(self.tokenizer, said)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
-        special = {} if self.tokenizer.chat_template is None else {'add_special_tokens': False}
-        found, known = self.tokenizer(texts, **special)['input_ids'], self._vocabulary
+        found, known = read(self.tokenizer, texts), self._vocabulary
         if (most := max(max(ids, default=0) for ids in found)) >= known:
             raise ValueError(f"expected tokens that {self.id} knows, up to {known - 1}, got {most}; its tokenizer is "
                              "that of another model")

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MARK', 'Said', 'messages', 'rendered', 'system_has_role', 'check_template', 'written', 'control_tokens',
-           'end_of_turn', 'ordered_ends']
+           'end_of_turn', 'ordered_ends', 'tokens_behind', 'read']
 
 # %% ../../nbs/04_host/09_templates.ipynb #5d010f3e
 from collections.abc import Iterable, Sequence
@@ -77,3 +77,17 @@ def ordered_ends(tokenizer, ends: Iterable[int]) -> list[int]: # of the model's 
     first = end_of_turn(tokenizer, known)
     if first is None: first = own if own is not None else min(known, default=None)
     return [] if first is None else [first, *sorted(known - {first})]
+
+# %% ../../nbs/04_host/09_templates.ipynb #e3c0a0b9
+def tokens_behind(tokenizer) -> int:
+    "How many tokens a tokenizer puts behind each text"
+    text, whole = (tokenizer(['a'], add_special_tokens=add)['input_ids'][0] for add in (False, True))
+    before = next((i for i in range(len(whole) - len(text) + 1) if whole[i:i + len(text)] == text), len(whole))
+    return max(0, len(whole) - before - len(text))
+
+def read(tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    "Token ids of texts that `written` made: control tokens in them control"
+    if tokenizer.chat_template is not None:         # it writes all of them itself
+        return tokenizer(texts, add_special_tokens=False)['input_ids']
+    found, cut = tokenizer(texts)['input_ids'], tokens_behind(tokenizer)
+    return [ids[:len(ids) - cut] for ids in found] if cut else found

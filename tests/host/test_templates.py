@@ -1,6 +1,6 @@
 """Every layout of a conversation: the same words reach the model, and a reply ends as the layout ends it."""
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from evolora.ecology.config import load_config
@@ -158,3 +158,24 @@ def test_a_template_without_the_question_is_refused_when_it_is_loaded(tmp_path):
     host.model.save_pretrained(tmp_path)
     host.tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match='leaves out the question'): load_host(tmp_path)
+
+
+# --- what a tokenizer adds
+
+@pytest.mark.parametrize('pattern, before, behind', [('$A <eos>', [], 1), ('<unk> $A <eos>', [2], 1),
+                                                     ('<unk> $A', [2], 0), ('$A <eos> <eos>', [], 2)])
+def test_no_prompt_ends_by_what_the_tokenizer_puts_behind_a_text(pattern, before, behind, tmp_path):
+    host, plain = tiny_host('llama'), tiny_host('llama').encode(['What is 2 + 3?'])[0]
+    host.tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=pattern, special_tokens=[('<eos>', 1), ('<unk>', 2)])
+    host.model.save_pretrained(tmp_path)
+    host.tokenizer.save_pretrained(tmp_path)
+    host = load_host(tmp_path)
+    assert host.encode(['What is 2 + 3?']) == [before + plain]
+    found = encode_examples(host, read_examples([{'prompt': 'Hi', 'completion': 'yes'}]))
+    assert found.prompts[0][-1] not in host.ends and found.replies[0].count(host.end) == 1
+    names = {'tokenizer': host.tokenizer, 'model': type('Model', (), {'generate': lambda *_, input_ids, **__: seen.append(
+        input_ids.tolist()) or input_ids})()}
+    seen = []
+    exec(asking_lines(host, 'What is 2 + 3?'), names)
+    assert seen == [[before + plain]], 'the card asks likewise'
