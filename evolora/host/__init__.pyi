@@ -29,8 +29,8 @@ from .adapters import (
     target_linears as target_linears, write_peft as write_peft,
 )
 from .engine import (
-    LeanRows as LeanRows, ModuleRows as ModuleRows, Plan as Plan, Record as Record, SEATS as SEATS,
-    WholeRows as WholeRows, buckets as buckets, session as session,
+    Company as Company, LeanRows as LeanRows, ModuleRows as ModuleRows, Plan as Plan, Record as Record,
+    SEATS as SEATS, WholeRows as WholeRows, buckets as buckets, company_of as company_of, session as session,
 )
 from .sampling import (
     Authors as Authors, Below as Below, Group as Group, KEPT as KEPT, Kept as Kept, Samples as Samples,

@@ -174,8 +174,10 @@ def test_no_prompt_ends_by_what_the_tokenizer_puts_behind_a_text(pattern, before
     assert host.encode(['What is 2 + 3?']) == [before + plain]
     found = encode_examples(host, read_examples([{'prompt': 'Hi', 'completion': 'yes'}]))
     assert found.prompts[0][-1] not in host.ends and found.replies[0].count(host.end) == 1
-    names = {'tokenizer': host.tokenizer, 'model': type('Model', (), {'generate': lambda *_, input_ids, **__: seen.append(
-        input_ids.tolist()) or input_ids})()}
     seen = []
+    def generate(self, input_ids, **_):
+        seen.append(input_ids.tolist())
+        return input_ids
+    names = {'tokenizer': host.tokenizer, 'model': type('Model', (), {'generate': generate})()}
     exec(asking_lines(host, 'What is 2 + 3?'), names)
     assert seen == [[before + plain]], 'the card asks likewise'
