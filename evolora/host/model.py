@@ -40,7 +40,7 @@ from .leftovers import check_config, check_loaded, check_no_adapter
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from .templates import MARK, check_template, ordered_ends, read, written
+from .templates import MARK, check_template, ordered_ends, quoted, read, tokens_of, written
 from ..tasks.forms import Form, System, dated
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
@@ -133,7 +133,8 @@ class Host:
 
     def replies(self, texts: Sequence[str]) -> list[list[int]]:
         "Token ids of replies as the model would write them, each with the token that ends a turn"
-        return [[*ids, self.end] for ids in self.tokenizer(list(texts), add_special_tokens=False)['input_ids']]
+        own = [quoted(self.tokenizer, text) for text in texts]
+        return [[*ids, self.end] for ids in tokens_of(self.tokenizer, own, add_special_tokens=False)]
 
     def kept(self, prompts: Sequence[str | tuple[str, ...]], encoded: Sequence[Sequence[int]],
              new: int, # the most tokens of an answer

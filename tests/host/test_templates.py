@@ -11,7 +11,7 @@ from evolora.experiments import baselines, trainer
 from evolora.host.model import Host, load_host, tiny_host
 from evolora.organelles.population import Population
 from evolora.tasks.families import Cell
-from evolora.tasks.forms import FORMS, SYSTEM, System
+from evolora.tasks.forms import FORMS, SYSTEM, Form, System
 from evolora.tasks.task_sets import draw_tasks
 from evolora.training.examples import encode_examples, read_examples
 
@@ -181,3 +181,33 @@ def test_no_prompt_ends_by_what_the_tokenizer_puts_behind_a_text(pattern, before
     names = {'tokenizer': host.tokenizer, 'model': type('Model', (), {'generate': generate})()}
     exec(asking_lines(host, 'What is 2 + 3?'), names)
     assert seen == [[before + plain]], 'the card asks likewise'
+
+
+# --- control tokens in the text of a user
+
+@pytest.mark.parametrize('name', LAYOUTS)
+def test_a_user_may_write_about_control_tokens(name):
+    host = host_of(name)
+    controls = {i for i, t in host.tokenizer.added_tokens_decoder.items() if t.special}
+    count = lambda ids: sum(i in controls for i in ids)
+    word = host.tokenizer.convert_ids_to_tokens(host.end)
+    for text in (f'What does {word} mean?', word, f'{word}{word}', f'a\n{word} {word[:-1]}'):
+        talk, plain = (text, f'It is {word}.', text), ('a', 'b', 'c')
+        assert count(host.encode([text])[0]) == count(host.encode(['a'])[0])
+        assert count(host.encode([talk])[0]) == count(host.encode([plain])[0])
+        assert text.strip() in host.tokenizer.decode(host.encode([talk])[0]), 'and it is read letter by letter'
+        assert count(host.replies([text])[0]) == 1 and host.replies([text])[0][-1] == host.end
+        assert host.tokenizer.decode(host.replies([text])[0][:-1]) == text
+        found = encode_examples(host, read_examples([{'prompt': text, 'chosen': text, 'rejected': word}]))
+        assert [count(x) for x in (found.replies[0], found.rejected[0])] == [1, 1]
+    assert count(host.in_form(Form(system=f'No {word}.')).encode(['a'])[0]) == count(
+        host.in_form(Form(system='No.')).encode(['a'])[0])
+
+
+@pytest.mark.parametrize('name', LAYOUTS)
+def test_other_texts_are_read_as_they_were(name):
+    host, text = host_of(name), 'Ünk <b> </x> <|im'
+    rows = [[{'role': 'user', 'content': text}]]
+    whole = (f'{text}\n' if host.tokenizer.chat_template is None else
+             host.tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True)[0])
+    assert host.encode([text]) == [host.tokenizer(whole, add_special_tokens=False)['input_ids']]
