@@ -40,8 +40,8 @@ from .leftovers import check_config, check_loaded, check_no_adapter
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from .templates import MARK, check_template, ordered_ends, quoted, read, tokens_of, written
-from ..tasks.forms import Form, System, dated
+from .templates import MARK, check_template, frozen, ordered_ends, quoted, read, tokens_of, written
+from ..tasks.forms import Form, System
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
 from ..utils.text import escape
@@ -87,7 +87,7 @@ class Host:
     def __init__(self, model, tokenizer, *, id: str):
         self.model, self.tokenizer, self.id = model.eval().requires_grad_(False), tokenizer, id
         self.meter, self.config = FlopMeter.of(model), model.config
-        if isinstance(tokenizer.chat_template, str): tokenizer.chat_template = dated(tokenizer.chat_template)
+        tokenizer.chat_template = frozen(tokenizer.chat_template)
         ends = model.generation_config.eos_token_id if model.generation_config else None
         ends = ends if isinstance(ends, list) else [ends] if ends is not None else []
         self.ends = ordered_ends(tokenizer, ends)

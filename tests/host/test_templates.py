@@ -211,3 +211,27 @@ def test_other_texts_are_read_as_they_were(name):
     whole = (f'{text}\n' if host.tokenizer.chat_template is None else
              host.tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True)[0])
     assert host.encode([text]) == [host.tokenizer(whole, add_special_tokens=False)['input_ids']]
+
+
+# --- one date
+
+DATED = {"{{ strftime_now('%d %b %Y') }}": '01 Jan 2026', '{% set f = "%Y-%m-%d" %}{{ strftime_now(f) }}': '2026-01-01',
+         "{% set day = strftime_now %}{{ day('%B %-d, %Y') }}": 'January 1, 2026',
+         '{% macro head(f) %}On {{ strftime_now(f) }}{% endmacro %}{{ head("%A") }}': 'On Thursday',
+         "{% if strftime_now is defined %}{% set f = '%d %b' + ' %y' %}{{ strftime_now(f) }}{% endif %}": '01 Jan 26'}
+
+
+@pytest.mark.parametrize('template', DATED)
+@pytest.mark.parametrize('named', [False, True])
+def test_no_prompt_changes_overnight(template, named, tmp_path):
+    tokenizer, whole = tiny_host('llama').tokenizer, template + ': {{ messages[0].content }}'
+    tokenizer.chat_template = {'default': whole, 'tool_use': whole} if named else whole
+    host = Host(tiny_host('llama').model, tokenizer, id='x')
+    text = f'{DATED[template]}: Hi'
+    assert host.tokenizer.decode(host.encode(['Hi'])[0]) == text
+    host.model.save_pretrained(tmp_path)
+    host.tokenizer.save_pretrained(tmp_path)
+    again = load_host(tmp_path)
+    assert again.tokenizer.decode(again.encode(['Hi'])[0]) == text, 'an export asks what the run asked'
+    assert again.tokenizer.chat_template == host.tokenizer.chat_template
+    if named: assert all(x.endswith(': {{ messages[0].content }}') for x in host.tokenizer.chat_template.values())
