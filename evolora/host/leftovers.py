@@ -51,8 +51,8 @@ _CHANGING = {'logit_scale': 1, 'logits_scaling': 1, 'lm_head_multiplier': 1, 'em
              'clip_qkv': None, 'alibi': False, 'parallel_residual': False, 'use_parallel_residual': False,
              'no_rope_layers': None, 'scale_attn_by_inverse_layer_idx': False, 'sliding_window': None}
 
-def check_config(written: Mapping, # the content of config.json
-                 config) -> None: # what transformers made of it
+def check_config(written: Mapping, # what is in it, also what its class does not know
+                 config) -> None: # itself
     "ValueError for a key that changes what is computed, and that this architecture does not know"
     known = {*type(config)().to_dict(), *(getattr(config, 'attribute_map', None) or {})}
     for key, neutral in _CHANGING.items():

@@ -10,7 +10,7 @@ __all__ = ['ARCHITECTURES', 'Generation', 'Host', 'check_room', 'generate', 'rea
 import hashlib
 import shlex
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from .leftovers import check_config, check_loaded, check_no_adapter
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from .templates import MARK, check_template, frozen, ordered_ends, quoted, read, tokens_of, written
+from .templates import MARK, check_template, frozen, ordered_ends, quoted, read, tokens_of, turns_of, written
 from ..tasks.forms import Form, System
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
@@ -72,14 +72,6 @@ class Generation:
         return int((self.margins < self.close).sum())
 
 # %% ../../nbs/04_host/10_model.ipynb #91073cc2
-def _turns(prompt: str | tuple[str, ...]) -> tuple[str, ...]:
-    "The turns of a conversation that ends with a question"
-    turns = (prompt,) if isinstance(prompt, str) else prompt
-    if isinstance(turns, tuple) and all(isinstance(t, str) for t in turns):
-        if len(turns) % 2 != bool(turns and isinstance(turns[0], System)): return turns
-    raise ValueError(f"expected a prompt, or a tuple (question, answer, …, question), got {prompt!r:.80}; "
-                     "end with a question")
-
 class Host:
     "A frozen causal language model with its tokenizer; make one with `load_host`"
     form = Form()       # how it is asked, see `in_form`
@@ -92,7 +84,9 @@ class Host:
         ends = ends if isinstance(ends, list) else [ends] if ends is not None else []
         self.ends = ordered_ends(tokenizer, ends)
         if not self.ends: raise ValueError(f"host {id} has no end-of-sequence token; give its tokenizer an eos_token")
-        self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.ends[0]
+        self._check_known(self.ends, 'the end of an answer')
+        pad = tokenizer.pad_token_id
+        self.pad = pad if pad is not None and pad < self._vocabulary else self.end     # no padding is ever read
         self.prefixes, self.tried = Prefixes(), {}      # what later rooms found out by trying this model
 
     end = property(lambda self: self.ends[0])       # the token that ends a turn, and so a reply that is taught
@@ -117,15 +111,19 @@ class Host:
         return written(self.tokenizer, said)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
-        found, known = read(self.tokenizer, texts), self._vocabulary
-        if (most := max(max(ids, default=0) for ids in found)) >= known:
-            raise ValueError(f"expected tokens that {self.id} knows, up to {known - 1}, got {most}; its tokenizer is "
-                             "that of another model")
+        found = read(self.tokenizer, texts)
+        self._check_known((i for ids in found for i in ids), 'a text')
         return found
+
+    def _check_known(self, ids: Iterable[int], what: str) -> None:
+        "ValueError for a token that the model has no row for, whatever it comes from"
+        if (most := max(ids, default=0)) < self._vocabulary: return
+        raise ValueError(f"{what} expected tokens that {self.id:.60} knows, up to {self._vocabulary - 1}, got {most}; "
+                         "its tokenizer is that of another model")
 
     def encode(self, prompts: Sequence[str | tuple[str, ...]]) -> list[list[int]]:
         "Token ids of each prompt, through the chat template where the tokenizer has one; a tuple holds earlier turns"
-        chats = [_turns(p) for p in prompts]
+        chats = [turns_of(p) for p in prompts]
         if len(once := dict.fromkeys(chats)) < len(chats):  # organelles often meet the same tasks
             known = dict(zip(once, self.encode(list(once))))
             return [known[c] for c in chats]
@@ -134,7 +132,9 @@ class Host:
     def replies(self, texts: Sequence[str]) -> list[list[int]]:
         "Token ids of replies as the model would write them, each with the token that ends a turn"
         own = [quoted(self.tokenizer, text) for text in texts]
-        return [[*ids, self.end] for ids in tokens_of(self.tokenizer, own, add_special_tokens=False)]
+        found = [[*ids, self.end] for ids in tokens_of(self.tokenizer, own, add_special_tokens=False)]
+        self._check_known((i for ids in found for i in ids), 'a reply')
+        return found
 
     def kept(self, prompts: Sequence[str | tuple[str, ...]], encoded: Sequence[Sequence[int]],
              new: int, # the most tokens of an answer
@@ -142,7 +142,7 @@ class Host:
         "How much of each prompt stands in front of its question and is read once; None where nothing is kept"
         if self.form.plain and not handed or not self.keeps or not self._lean: return None
         if max(map(len, encoded)) + new > self._window: return None
-        chats = [_turns(p) for p in prompts]
+        chats = [turns_of(p) for p in prompts]
         heads = list(dict.fromkeys(c[:-1] for c in chats))
         texts = [t.split(MARK, 1)[0] for t in self._texts([(*h, MARK) for h in heads])]
         ids = dict(zip(heads, self._ids(texts)))
@@ -152,7 +152,10 @@ class Host:
         return Kept(lengths, self.prefixes) if min(lengths) else None
 
     @cached_property
-    def _vocabulary(self) -> int: return self.model.get_input_embeddings().weight.shape[0]
+    def _vocabulary(self) -> int:
+        head = self.model.get_output_embeddings()
+        rows = [m.weight.shape[0] for m in (self.model.get_input_embeddings(), head) if m is not None]
+        return min(rows)
     @cached_property
     def _lean(self) -> bool: return supported(self.model)
     @cached_property
@@ -319,7 +322,7 @@ def _read(source: Path | str, dtype, device: torch.device,
     check_no_adapter(name)
     tokenizer = AutoTokenizer.from_pretrained(name, padding_side='left', **how)
     config = AutoConfig.from_pretrained(name, **how)
-    check_config(type(config).get_config_dict(name, **how)[0], config)
+    check_config(config.to_dict(), config)
     saved = getattr(config, 'dtype', None)
     model, found = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, output_loading_info=True,
                                                         dtype=host_dtype(dtype, device, saved), **how)

@@ -235,3 +235,39 @@ def test_no_prompt_changes_overnight(template, named, tmp_path):
     assert again.tokenizer.decode(again.encode(['Hi'])[0]) == text, 'an export asks what the run asked'
     assert again.tokenizer.chat_template == host.tokenizer.chat_template
     if named: assert all(x.endswith(': {{ messages[0].content }}') for x in host.tokenizer.chat_template.values())
+
+
+# --- ids that come from no text
+
+def with_token(tmp_path, **special):
+    host = tiny_host('llama')
+    host.tokenizer.add_special_tokens(special)
+    host.model.config.eos_token_id = host.model.generation_config.eos_token_id = None
+    host.model.save_pretrained(tmp_path)
+    host.tokenizer.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_an_end_outside_the_vocabulary_is_refused_when_the_host_is_loaded(tmp_path):
+    with pytest.raises(ValueError, match='the end of an answer .* up to 258, got 259'):
+        load_host(with_token(tmp_path, eos_token='<|im_end|>'))
+
+
+def test_an_end_that_a_configuration_names_is_checked_too():
+    host = tiny_host('llama')
+    host.model.generation_config.eos_token_id = [1, 300]
+    with pytest.raises(ValueError, match='the end of an answer .* up to 258, got 300'):
+        Host(host.model, host.tokenizer, id='x')
+
+
+def test_padding_outside_the_vocabulary_is_not_used(tmp_path):
+    host = load_host(with_token(tmp_path, pad_token='[PAD]'))
+    assert host.tokenizer.pad_token_id == 259 and host.pad == host.end == 1
+    assert host.generate(['Hi', 'a longer one'], max_new_tokens=3, seeds=[1, 2]).tokens
+
+
+def test_a_reply_with_a_token_that_the_model_has_no_row_for_is_refused():
+    host = tiny_host('llama')
+    host.tokenizer.add_tokens(['hello'])
+    with pytest.raises(ValueError, match='a reply expected tokens .* up to 258, got 259'): host.replies(['hello'])
+    with pytest.raises(ValueError, match='a text expected tokens .* up to 258, got 259'): host.encode(['hello'])
