@@ -167,6 +167,8 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
         patience: Annotated[int, typer.Option(min=0, help='Stop after so many generations in a row without a right '
                                               'answer, and print why; exit code 3. 0: never stop for that.')] = 3,
         track: Track = None,
+        no_calibrate: Annotated[bool, typer.Option('--no-calibrate', help='Do not measure a new host first: take the '
+                                                   'preset as it is, with plain questions in all its cells.')] = False,
         dry_run: Annotated[bool, typer.Option('--dry-run', help='Parameters, memory, FLOPs, without weights.')] = False,
         device: Annotated[str | None, typer.Option(help='cpu, cuda or mps; default: what is there.')] = None,
         dtype: Annotated[str | None, typer.Option(help='float32, bfloat16 or float16. Default: on an accelerator as '
@@ -207,7 +209,7 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
         check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))
         loaded = loaded_host(host_name, device=device, dtype=dtype,
                              threads=threads or (1 if host_name in SHIPPED else None))
-        settings, found = settings_for(loaded, name, told)
+        settings, found = settings_for(loaded, name, told, measured=not no_calibrate)
         session = begin_session(folder, loaded, settings, seed=seed or 0, every=every,
                                 beside={CALIBRATION: found.model_dump_json(indent=1) + '\n'} if found else None)
     ecology = session.ecology

@@ -26,21 +26,27 @@ def check_host(host, config) -> None:
     check_learning(Population(host, capacity=1, max_rank=config.max_rank, targets=tuple(config.targets),
                               blocks=config.blocks), rule)
 
+def _about(seconds: float) -> str:
+    "A duration in words"
+    return f'{seconds:.0f} seconds' if seconds < 90 else f'{seconds / 60:.0f} minutes'
+
 def settings_for(host, name: str, # of a preset, or a YAML file
                  changes: dict | None = None, *, # what differs from it, by dotted names
-                 again: bool = False): # measure even if it is known
+                 again: bool = False, # measure even if it is known
+                 measured: bool = True): # False: the preset is taken as it is, with the prices of this host
     "(configuration, calibration or None) of a run on a loaded host; ValueError where nothing can be learned"
-    from evolora.evaluation.host_calibration import calibrate, keep_calibration, known_calibration
+    from evolora.evaluation.host_calibration import calibrate, keep_calibration, known_calibration, most_seconds
     from evolora.ecology.config import PRESETS, load_config
     from evolora.ecology.cost_forecast import priced_for
     from evolora.host.downloads import SHIPPED
     config = load_config(name)
-    if host.id in SHIPPED or not (PRESETS / f'{name}.yaml').is_file():
+    if not measured or host.id in SHIPPED or not (PRESETS / f'{name}.yaml').is_file():
         return priced_for(config, host).but(changes), None
     found = None if again else known_calibration(host)
     if found is None:
         check_host(host, config)
-        log(f'{host.id} is new here: it is measured first, for some minutes (`evolora calibrate --help`)')
+        log(f'{host.id} is new here: it is measured first, which takes up to {_about(most_seconds(host))} '
+            '(`evolora run --no-calibrate` starts at once, with the preset as it is)')
         with progress(stays=False) as bar: found = calibrate(
             host, on_way=lambda what, done, total: bar.reached('measuring, answers', done, total))
         kept = keep_calibration(host, found)

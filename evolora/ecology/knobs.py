@@ -154,8 +154,7 @@ class Controls:
 
     def _tokens(self, answer: str) -> list[int]:
         "Token ids of the answer as its organelle would have sampled it, with the end token"
-        host = self.population.host
-        return host.tokenizer(answer, add_special_tokens=False)['input_ids'] + host.ends[:1]
+        return self.population.host.replies([answer])[0]
 
 # %% ../../nbs/07_ecology/07_knobs.ipynb #knb00001
 @patch(as_prop=True)

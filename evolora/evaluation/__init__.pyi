@@ -37,7 +37,7 @@ from .host_calibration import (
     Forecast as Forecast, HAND as HAND, LEAST as LEAST, LONGEST as LONGEST, MOST as MOST, calibrate as calibrate,
     calibration_kept as calibration_kept, calibration_of as calibration_of, candidate_cells as candidate_cells,
     keep_calibration as keep_calibration, known_calibration as known_calibration, mixed as mixed,
-    pass_at as pass_at, rehearse as rehearse, tasks_mark as tasks_mark,
+    most_seconds as most_seconds, pass_at as pass_at, rehearse as rehearse, tasks_mark as tasks_mark,
 )
 from .world_exam import (
     exam_in_world as exam_in_world, exam_in_worlds as exam_in_worlds,

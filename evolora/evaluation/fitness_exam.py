@@ -26,8 +26,7 @@ def census(ecology: Ecology, answers: Sequence[tuple[object, list[int]]]) -> Cen
 def gold_census(ecology: Ecology, tasks: Sequence[Task]) -> Census:
     "The same for the gold answers of tasks: an exam that the ecology never sees"
     host = ecology.host
-    gold = host.tokenizer([t.answer for t in tasks], add_special_tokens=False)['input_ids']
-    return census(ecology, [(prompt, [*ids, *host.ends[:1]]) for prompt, ids in zip(host.form.prompts(tasks), gold)])
+    return census(ecology, list(zip(host.form.prompts(tasks), host.replies([t.answer for t in tasks]))))
 
 class Ranks(NamedTuple):
     "Rank correlations over the living organelles with a large exam; nan where one of the two makes no difference"

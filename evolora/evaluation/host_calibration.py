@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['EASIEST', 'HAND', 'LONGEST', 'LEAST', 'MOST', 'ALIKE', 'CALIBRATION', 'pass_at', 'mixed', 'candidate_cells', 'Effort',
-           'Calibration', 'tasks_mark', 'calibrate', 'known_calibration', 'calibration_kept', 'calibration_of',
-           'keep_calibration', 'Forecast', 'rehearse']
+           'Calibration', 'tasks_mark', 'calibrate', 'most_seconds', 'known_calibration', 'calibration_kept',
+           'calibration_of', 'keep_calibration', 'Forecast', 'rehearse']
 
 # %% ../../nbs/09_evaluation/06_host_calibration.ipynb #d9804dc7
 import hashlib
@@ -287,6 +287,20 @@ def calibrate(host: Host, config: EcologyConfig | None = None, *, # default: the
                                 'market': {'questions': _questions(len(chosen), config.market.questions)},
                                 'max_new_tokens': _room(host, mine), 'batch': _batch(host, mine)},
                        answers=asked, seconds=round(time.perf_counter() - start, 1))
+
+def most_seconds(host: Host, effort: Effort = Effort(), *, rows: int = 8) -> float: # questions that are asked for it
+    "About how long `calibrate` takes on this machine at most, from how long a few of its longest answers take"
+    cells, form = candidate_cells(), FORMS['shots']
+    tasks = draw_tasks(cells[:rows], stream='train', n=rows)
+    ask = lambda: host.in_form(form).generate([form.put(t) for t in tasks], max_new_tokens=LONGEST,
+                                              seeds=list(range(len(tasks))))
+    room = getattr(host.config.get_text_config(), 'max_position_embeddings', None) or 1 << 20
+    if max(map(len, host.in_form(form).encode([form.put(t) for t in tasks]))) + LONGEST > room: form = FORMS['plain']
+    ask()                                   # the first call also makes room for what the next ones use
+    start = time.perf_counter()
+    ask()
+    return (time.perf_counter() - start) / len(tasks) * effort.total(
+        len(FORMS), len(cells), len({c.family for c in cells}))
 
 def _no(host: Host, form: str, forms: dict[str, Form], lines: list[dict], seen: pd.DataFrame) -> str:
     "One line: why nothing can be learned, and what comes nearest"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from jinja2 import TemplateError
 
 from .. import __version__
 from ..assimilation.merging import consensus, evidence_weights
@@ -28,6 +27,7 @@ from ..host.adapters import Factors
 from ..host.downloads import KNOWN, SHIPPED
 from ..host.model import Host, Origin
 from ..host.names import public_name
+from ..host.templates import messages, system_has_role, tokens_behind
 from ..organelles.population import Population
 from ..tasks.family import Task
 from ..tasks.forms import Form, System
@@ -167,6 +167,8 @@ ids = tokenizer(text, add_special_tokens=False, return_tensors='pt')"""
     if not host.form.plain:         # the card shows what `chat` is
         text = "ids = tokenizer(''.join(m['content'] + '\\n' for m in chat), return_tensors='pt')"
         ask = ask[ask.index('text = '):] if 'text = ' in ask else text
+    if not host.tokenizer.chat_template and (cut := tokens_behind(host.tokenizer)):
+        ask += f"\nids = {{name: x[:, :-{cut}] for name, x in ids.items()}}    # without the end of a text"
     return f"""{ask}
 output = model.generate(**ids, max_new_tokens=48, do_sample=False)
 print(tokenizer.decode(output[0, ids['input_ids'].shape[1]:], skip_special_tokens=True))"""
@@ -233,13 +235,7 @@ def _messages(host: Host, prompt: str | tuple[str, ...]) -> list[dict[str, str]]
     "The conversation of a prompt, as a chat template takes it"
     turns, system = (prompt,) if isinstance(prompt, str) else prompt, host.form.system
     if isinstance(turns[0], System): system, turns = str(turns[0]), turns[1:]
-    chat = [{'role': 'assistant' if i % 2 else 'user', 'content': turn} for i, turn in enumerate(turns)]
-    if not system: return chat
-    whole = [{'role': 'system', 'content': system}, *chat]
-    try:
-        if host.tokenizer.chat_template: host.tokenizer.apply_chat_template(whole, tokenize=False)
-    except TemplateError: return [chat[0] | {'content': f"{system}\n\n{chat[0]['content']}"}, *chat[1:]]
-    return whole
+    return messages(system, turns, system_has_role(host.tokenizer))
 
 def _form(host: Host, cell: Cell) -> str:
     "In words and as an example, how a question is put and what of a reply counts"

@@ -5,12 +5,14 @@ from . import fast_layers as fast_layers
 from . import flops as flops
 from . import gguf as gguf
 from . import habit_host as habit_host
+from . import leftovers as leftovers
 from . import mechanisms as mechanisms
 from . import model as model
 from . import names as names
 from . import precision as precision
 from . import pretraining as pretraining
 from . import sampling as sampling
+from . import templates as templates
 from .fast_layers import (
     Beginnings as Beginnings, Causal as Causal, Decoder as Decoder, Glance as Glance, Grid as Grid,
     LAYOUTS as LAYOUTS, Prefix as Prefix, Prefixes as Prefixes, Rest as Rest, reads_whole as reads_whole,
@@ -27,8 +29,8 @@ from .adapters import (
     target_linears as target_linears, write_peft as write_peft,
 )
 from .engine import (
-    LeanRows as LeanRows, ModuleRows as ModuleRows, Plan as Plan, Record as Record, SEATS as SEATS,
-    WholeRows as WholeRows, buckets as buckets, session as session,
+    Company as Company, LeanRows as LeanRows, ModuleRows as ModuleRows, Plan as Plan, Record as Record,
+    SEATS as SEATS, WholeRows as WholeRows, buckets as buckets, company_of as company_of, session as session,
 )
 from .sampling import (
     Authors as Authors, Below as Below, Group as Group, KEPT as KEPT, Kept as Kept, Samples as Samples,
@@ -41,6 +43,12 @@ from .downloads import (
     known as known, known_file as known_file, room as room, sound as sound, take_member as take_member,
     without_hub as without_hub,
 )
+from .leftovers import (
+    check_config as check_config, check_keys as check_keys, check_loaded as check_loaded,
+    check_names as check_names, check_no_adapter as check_no_adapter, check_pre_tokenizer as check_pre_tokenizer,
+    mapped_keys as mapped_keys, rotation as rotation, rotation_of_factors as rotation_of_factors,
+    set_rotation as set_rotation, unmapped_tensors as unmapped_tensors,
+)
 from .gguf import (
     Header as Header, Tensor as Tensor, dequantise as dequantise, gguf_config as gguf_config, is_gguf as is_gguf,
     kept as kept, plain_folder as plain_folder, read_header as read_header, write_tiny_gguf as write_tiny_gguf,
@@ -51,6 +59,12 @@ from .names import (
 from .precision import (
     host_device as host_device, host_dtype as host_dtype, margin_of as margin_of,
     multiplies_bfloat16 as multiplies_bfloat16,
+)
+from .templates import (
+    MARK as MARK, Said as Said, check_template as check_template, control_tokens as control_tokens,
+    end_of_turn as end_of_turn, frozen as frozen, messages as messages, ordered_ends as ordered_ends,
+    quoted as quoted, read as read, rendered as rendered, system_has_role as system_has_role,
+    tokens_behind as tokens_behind, tokens_of as tokens_of, turns_of as turns_of, written as written,
 )
 from .model import (
     ARCHITECTURES as ARCHITECTURES, Generation as Generation, Host as Host, Origin as Origin,

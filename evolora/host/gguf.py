@@ -30,6 +30,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from .downloads import cache_folder
+from .leftovers import (check_keys, check_loaded, check_names, check_pre_tokenizer, mapped_keys, rotation,
+                                    rotation_of_factors, set_rotation, unmapped_tensors)
 from ..utils.files import digest, new_folder, read_json, sweep, write_whole
 
 # %% ../../nbs/04_host/07_gguf.ipynb #dee1b451
@@ -113,6 +115,7 @@ class Header:
     version: int
     about: dict                 # metadata; a list is the number of its entries
     tensors: tuple[Tensor, ...]
+    start: int                  # where the numbers begin, in bytes
 
     @property
     def architecture(self) -> str: return str(self.about.get('general.architecture'))
@@ -152,10 +155,11 @@ def read_header(path: str | Path) -> Header:
             alignment = about.get('general.alignment', 32)
             if not (isinstance(alignment, int) and alignment.bit_count() == 1): raise ValueError('a wrong alignment')
             begun = path.stat().st_size - read.left
-            _check_layout(tensors, alignment, path.stat().st_size - -(-begun // alignment) * alignment)
+            start = -(-begun // alignment) * alignment
+            _check_layout(tensors, alignment, path.stat().st_size - start)
     except (ValueError, struct.error) as e:
         raise ValueError(f'{path.name} is not a whole GGUF file: {e}; get it again') from None
-    return Header(path, version, about, tensors)
+    return Header(path, version, about, tensors, start)
 
 # %% ../../nbs/04_host/07_gguf.ipynb #ea33b643
 _TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -233,18 +237,53 @@ def _named(path: Path):
             (Path(folder) / 'model.gguf').symlink_to(path.resolve())
             yield folder, 'model.gguf'
 
+_FACTORS = 'rope_freqs.weight'      # the one tensor that is no weight of a map, and is read all the same
+
+def _numbers(header: Header, name: str) -> np.ndarray | None:
+    "A short tensor of plain numbers; None where the file has none of this name"
+    t = next((t for t in header.tensors if t.name == name), None)
+    if t is None: return None
+    if t.kind != 'F32' or t.weights > 1 << 16: raise ValueError(f'{name} expected a few numbers in F32, got {t.kind}')
+    with header.path.open('rb') as file:
+        file.seek(header.start + t.offset)
+        return np.frombuffer(file.read(t.size), '<f4')
+
+def _rotation(header: Header, config) -> dict:
+    "How the file says that positions are scaled"
+    found = rotation(header.about, header.architecture)
+    if (factors := _numbers(header, _FACTORS)) is None: return found
+    by_tensor = rotation_of_factors(factors, (config.rope_parameters or {}).get('rope_theta', 1e4))
+    if found and by_tensor: raise ValueError(f'positions are scaled twice, by metadata and by {_FACTORS}')
+    return found or by_tensor
+
+def _check_nothing_left(header: Header, config, plan) -> None: # a model without weights
+    "ValueError for a tensor or a key of the metadata that changes what is computed and is not read"
+    check_keys(header.about, header.architecture, config, mapped_keys(header.path, header.architecture))
+    check_pre_tokenizer(header.about)
+    names = [t.name for t in header.tensors if t.name != _FACTORS]
+    check_names(unmapped_tensors(plan, header.architecture, names))
+
 def gguf_config(path: str | Path):
-    "The configuration of the model in a file; ValueError where the file has fewer weights than such a model"
+    "The configuration of the model in a file; ValueError where the file has fewer weights than such a model, or more"
     header = read_header(path)
     _checked(header)
     with _named(header.path) as (folder, name): config = AutoConfig.from_pretrained(folder, gguf_file=name)
+    set_rotation(config, _rotation(header, config))
     with torch.device('meta'): plan = AutoModelForCausalLM.from_config(config)
     plan.tie_weights()
+    _check_nothing_left(header, config, plan)
     if (needed := sum(p.numel() for p in plan.parameters())) > header.weights:
         raise ValueError(f'its metadata describe {needed:,} weights, and it has {header.weights:,}')
     return config
 
 # %% ../../nbs/04_host/07_gguf.ipynb #fd6034e6
+def _check_spaces(tokenizer, about: dict) -> None:
+    "ValueError where the file says of its tokenizer that it puts no space in front, and it does"
+    if about.get('tokenizer.ggml.add_space_prefix') is not False or about['tokenizer.ggml.model'] != 'llama': return
+    first = tokenizer.convert_ids_to_tokens(tokenizer('a', add_special_tokens=False)['input_ids'][:1])
+    if first and first[0].startswith('\u2581'):
+        raise ValueError('its tokenizer.ggml.add_space_prefix = False is not read here; take the folder of the model')
+
 def dequantise(path: str | Path) -> tuple:
     "(model, tokenizer) of a GGUF file: plain linear maps in float32, as `from_pretrained` makes them of safetensors"
     config = gguf_config(path)
@@ -252,8 +291,8 @@ def dequantise(path: str | Path) -> tuple:
         tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
         model, found = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, config=config, dtype=torch.float32,
                                                             output_loading_info=True)
-    if missing := sorted(found['missing_keys']):
-        raise ValueError(f'{len(missing)} weights are missing, like {missing[0]}')
+    check_loaded(found)
+    _check_spaces(tokenizer, read_header(path).about)
     for mark in ('hf_quantizer', 'quantization_method'): vars(model).pop(mark, None)
     model.is_quantized = False
     if hasattr(model.config, 'quantization_config'): del model.config.quantization_config
@@ -266,7 +305,7 @@ def dequantise(path: str | Path) -> tuple:
     return model, tokenizer
 
 # %% ../../nbs/04_host/07_gguf.ipynb #3b46462a
-_FORM = 1       # of what is kept; another one is made again
+_FORM = 2       # of what is kept; another one is made again
 
 def _place(sha256: str) -> Path: return cache_folder() / 'gguf' / sha256
 

@@ -10,7 +10,7 @@ __all__ = ['ARCHITECTURES', 'Generation', 'Host', 'check_room', 'generate', 'rea
 import hashlib
 import shlex
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -36,10 +36,12 @@ from .fast_layers import Decoder, Prefixes, supported
 from .downloads import KNOWN, SHIPPED, fetched, without_hub
 from .flops import FlopMeter
 from .gguf import gguf_config, plain_folder, read_header
+from .leftovers import check_config, check_loaded, check_no_adapter
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from ..tasks.forms import Form, System, dated
+from .templates import MARK, check_template, frozen, ordered_ends, quoted, read, tokens_of, turns_of, written
+from ..tasks.forms import Form, System
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS
 from ..utils.text import escape
@@ -70,16 +72,6 @@ class Generation:
         return int((self.margins < self.close).sum())
 
 # %% ../../nbs/04_host/10_model.ipynb #91073cc2
-_MARK = '\ue000'         # stands for a question where only what is in front of it matters
-
-def _turns(prompt: str | tuple[str, ...]) -> tuple[str, ...]:
-    "The turns of a conversation that ends with a question"
-    turns = (prompt,) if isinstance(prompt, str) else prompt
-    if isinstance(turns, tuple) and all(isinstance(t, str) for t in turns):
-        if len(turns) % 2 != bool(turns and isinstance(turns[0], System)): return turns
-    raise ValueError(f"expected a prompt, or a tuple (question, answer, …, question), got {prompt!r:.80}; "
-                     "end with a question")
-
 class Host:
     "A frozen causal language model with its tokenizer; make one with `load_host`"
     form = Form()       # how it is asked, see `in_form`
@@ -87,14 +79,17 @@ class Host:
     def __init__(self, model, tokenizer, *, id: str):
         self.model, self.tokenizer, self.id = model.eval().requires_grad_(False), tokenizer, id
         self.meter, self.config = FlopMeter.of(model), model.config
-        if isinstance(tokenizer.chat_template, str): tokenizer.chat_template = dated(tokenizer.chat_template)
+        tokenizer.chat_template = frozen(tokenizer.chat_template)
         ends = model.generation_config.eos_token_id if model.generation_config else None
         ends = ends if isinstance(ends, list) else [ends] if ends is not None else []
-        self.ends = sorted({*ends, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])})
+        self.ends = ordered_ends(tokenizer, ends)
         if not self.ends: raise ValueError(f"host {id} has no end-of-sequence token; give its tokenizer an eos_token")
-        self.pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.ends[0]
+        self._check_known(self.ends, 'the end of an answer')
+        pad = tokenizer.pad_token_id
+        self.pad = pad if pad is not None and pad < self._vocabulary else self.end     # no padding is ever read
         self.prefixes, self.tried = Prefixes(), {}      # what later rooms found out by trying this model
 
+    end = property(lambda self: self.ends[0])       # the token that ends a turn, and so a reply that is taught
     device, dtype = property(lambda self: self.model.device), property(lambda self: self.model.dtype)
     parameters = property(lambda self: sum(p.numel() for p in self.model.parameters()))     # tied ones once
 
@@ -113,34 +108,33 @@ class Host:
     def _texts(self, chats: Sequence[tuple[str, ...]]) -> list[str]:
         "The conversations as the model reads them"
         said = [(str(c[0]), c[1:]) if isinstance(c[0], System) else (self.form.system, c) for c in chats]
-        if self.tokenizer.chat_template is None:
-            return [''.join(f'{turn}\n' for turn in ((system, *chat) if system else chat)) for system, chat in said]
-        role = lambda i: 'assistant' if i % 2 else 'user'
-        turns = [[{'role': role(i), 'content': turn} for i, turn in enumerate(chat)] for _, chat in said]
-        def rendered(turns): return self.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, enable_thinking=False)
-        if not any(system for system, _ in said): return rendered(turns)
-        headed = [[{'role': 'system', 'content': s}, *own] if s else own for (s, _), own in zip(said, turns)]
-        try: return rendered(headed)
-        except TemplateError:                               # some know no such role: then it goes into the first turn
-            return rendered([[own[0] | {'content': f"{s}\n\n{own[0]['content']}" if s else own[0]['content']}, *own[1:]]
-                             for (s, _), own in zip(said, turns)])
+        return written(self.tokenizer, said)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
-        special = {} if self.tokenizer.chat_template is None else {'add_special_tokens': False}
-        found, known = self.tokenizer(texts, **special)['input_ids'], self._vocabulary
-        if (most := max(max(ids, default=0) for ids in found)) >= known:
-            raise ValueError(f"expected tokens that {self.id} knows, up to {known - 1}, got {most}; its tokenizer is "
-                             "that of another model")
+        found = read(self.tokenizer, texts)
+        self._check_known((i for ids in found for i in ids), 'a text')
         return found
+
+    def _check_known(self, ids: Iterable[int], what: str) -> None:
+        "ValueError for a token that the model has no row for, whatever it comes from"
+        if (most := max(ids, default=0)) < self._vocabulary: return
+        raise ValueError(f"{what} expected tokens that {self.id:.60} knows, up to {self._vocabulary - 1}, got {most}; "
+                         "its tokenizer is that of another model")
 
     def encode(self, prompts: Sequence[str | tuple[str, ...]]) -> list[list[int]]:
         "Token ids of each prompt, through the chat template where the tokenizer has one; a tuple holds earlier turns"
-        chats = [_turns(p) for p in prompts]
+        chats = [turns_of(p) for p in prompts]
         if len(once := dict.fromkeys(chats)) < len(chats):  # organelles often meet the same tasks
             known = dict(zip(once, self.encode(list(once))))
             return [known[c] for c in chats]
         return self._ids(self._texts(chats))
+
+    def replies(self, texts: Sequence[str]) -> list[list[int]]:
+        "Token ids of replies as the model would write them, each with the token that ends a turn"
+        own = [quoted(self.tokenizer, text) for text in texts]
+        found = [[*ids, self.end] for ids in tokens_of(self.tokenizer, own, add_special_tokens=False)]
+        self._check_known((i for ids in found for i in ids), 'a reply')
+        return found
 
     def kept(self, prompts: Sequence[str | tuple[str, ...]], encoded: Sequence[Sequence[int]],
              new: int, # the most tokens of an answer
@@ -148,9 +142,9 @@ class Host:
         "How much of each prompt stands in front of its question and is read once; None where nothing is kept"
         if self.form.plain and not handed or not self.keeps or not self._lean: return None
         if max(map(len, encoded)) + new > self._window: return None
-        chats = [_turns(p) for p in prompts]
+        chats = [turns_of(p) for p in prompts]
         heads = list(dict.fromkeys(c[:-1] for c in chats))
-        texts = [t.split(_MARK, 1)[0] for t in self._texts([(*h, _MARK) for h in heads])]
+        texts = [t.split(MARK, 1)[0] for t in self._texts([(*h, MARK) for h in heads])]
         ids = dict(zip(heads, self._ids(texts)))
         # A token may reach across the border; and the last one of a prompt is always read, to be gone on from.
         lengths = [next((i for i, (a, b) in enumerate(zip(ids[c[:-1]], own)) if a != b),
@@ -158,7 +152,10 @@ class Host:
         return Kept(lengths, self.prefixes) if min(lengths) else None
 
     @cached_property
-    def _vocabulary(self) -> int: return self.model.get_input_embeddings().weight.shape[0]
+    def _vocabulary(self) -> int:
+        head = self.model.get_output_embeddings()
+        rows = [m.weight.shape[0] for m in (self.model.get_input_embeddings(), head) if m is not None]
+        return min(rows)
     @cached_property
     def _lean(self) -> bool: return supported(self.model)
     @cached_property
@@ -322,13 +319,15 @@ def _read(source: Path | str, dtype, device: torch.device,
         tokenizer.padding_side = 'left'
         return model.to(torch.float32 if dtype is None else host_dtype(dtype)), tokenizer, 'rounded blocks'
     name, how = _where(folder or source)
+    check_no_adapter(name)
     tokenizer = AutoTokenizer.from_pretrained(name, padding_side='left', **how)
-    saved = getattr(AutoConfig.from_pretrained(name, **how), 'dtype', None)
+    config = AutoConfig.from_pretrained(name, **how)
+    check_config(config.to_dict(), config)
+    saved = getattr(config, 'dtype', None)
     model, found = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, output_loading_info=True,
                                                         dtype=host_dtype(dtype, device, saved), **how)
-    # A weight that the folder lacks would be made up at random, without an error.
-    if missing := sorted(found['missing_keys']):
-        raise ValueError(f'{len(missing)} weights are missing, like {missing[0]}')
+    check_loaded(found)
+    check_no_adapter(name, model)
     return model, tokenizer, 'rounded blocks' if folder else str(saved or '').removeprefix('torch.')
 
 def _origin(source: Path | str, sha256: str, model, saved: str) -> Origin:
@@ -370,6 +369,7 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
         model, tokenizer, saved = _read(source, dtype, device, plain_folder(source, sha256) if a_file else None)
         host = Host(model.to(device), tokenizer, id=id)
         host.origin = _origin(source, sha256, model, saved)
+        check_template(tokenizer)
         host.encode(['a template that cannot be rendered'])
         _check_causal(host)
     return host

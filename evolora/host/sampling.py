@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from .fast_layers import Prefixes
-from .engine import Plan, Record, session
+from .engine import Plan, Record, company_of, session
 from ..utils.underway import tell
 
 # %% ../../nbs/04_host/05_sampling.ipynb #f21427a6
@@ -136,6 +136,12 @@ def _batches(groups: list[Group], rows: int) -> list[list[Group]]:
         filled += len(piece)
     return found
 
+def _apart(groups: list[Group], key: Callable[[Group], Hashable]) -> list[list[Group]]:
+    "The groups that may be read together, in order of their first one"
+    found = {}
+    for group in groups: found.setdefault(key(group), []).append(group)
+    return [*found.values()]
+
 @torch.inference_mode()
 def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none of them empty
            *, ends: Sequence[int], # tokens that end an answer
@@ -162,7 +168,9 @@ def sample(model: nn.Module, prompts: Sequence[Sequence[int]], # token ids, none
     stop, done, noted = torch.tensor(list(ends), device=model.device), 0, [None] * n
     on_rows(done, n)
     tell('answering', 0, n)
-    for batch in _batches(groups_of(prompts, authors.keys), rows):
+    company = company_of(model)
+    together = _apart(groups_of(prompts, authors.keys), lambda g: company(len(prompts[g[0]]), max_new_tokens))
+    for batch in (batch for groups in together for batch in _batches(groups, rows)):
         plan = authors.plan(batch, prompts, max_new_tokens, chunk, kept, below and kept is not None)
         with _spare_memory(rows=rows, chunk=chunk):
             found = _continue(session(model, plan), batch, (tokens, logprobs, length, margins), noise, stop,
@@ -253,15 +261,26 @@ def trace(model: nn.Module, prompts: Sequence[Sequence[int]], answers: Sequence[
     "Read given answers instead of sampling them; a trace for each chunk of rows, and no row in two of them"
     authors = authors or Authors([None] * len(prompts))
     # Answers of similar length together: the shorter ones are padded.
-    groups = sorted(groups_of(prompts, authors.keys), key=lambda g: max(len(answers[i]) for i in g))
-    size = lambda g: len(prompts[g[0]]) + sum(len(answers[i]) for i in g)
+    company, longest = company_of(model), max(map(len, answers), default=0)
+    # The shorter answers of a batch are padded. Where length decides how a text is read, none is.
+    def alone(g: Group) -> Hashable:
+        return company(len(prompts[g[0]]), longest) and (len(prompts[g[0]]), len(answers[g[0]]))
+    groups = [own for g in groups_of(prompts, authors.keys)
+              for own in (map(tuple, _apart(g, lambda i: len(answers[i]))) if alone(g) else [g])]
+    groups.sort(key=lambda g: max(len(answers[i]) for i in g))
+    for batch in _filled(groups, lambda g: len(prompts[g[0]]) + sum(len(answers[i]) for i in g), chunk, alone):
+        with _spare_memory(chunk=chunk):
+            yield _follow(model, prompts, answers, batch, authors, temperature, chunk, kept)
+
+def _filled(groups: list[Group], size: Callable, chunk: int, key: Callable) -> Iterator[list[Group]]:
+    "Groups in order, up to so many tokens, and never two that must not be read together"
     batch, filled = [], 0
-    for group in [*groups, None]:
-        if batch and (group is None or filled + size(group) > chunk):
-            with _spare_memory(chunk=chunk):
-                yield _follow(model, prompts, answers, batch, authors, temperature, chunk, kept)
+    for group in groups:
+        if batch and (filled + size(group) > chunk or key(group) != key(batch[0])):
+            yield batch
             batch, filled = [], 0
-        if group is not None: batch, filled = [*batch, group], filled + size(group)
+        batch, filled = [*batch, group], filled + size(group)
+    if batch: yield batch
 
 def _follow(model, prompts, answers, batch, authors, temperature, chunk, kept) -> Trace:
     "The trace of one batch of groups"

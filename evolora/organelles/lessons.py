@@ -17,6 +17,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from ..host.adapters import blocks_of
+from ..host.engine import company_of
 from ..host.fast_layers import Beginnings, Decoder, Rest, reads_whole, supported
 from ..host.model import Host, check_room
 from ..host.sampling import Below, Kept, groups_of
@@ -223,7 +224,8 @@ def plant(population: Population, lesson: Lesson, *, chunk: int = 8192) -> Itera
     check_room(population.host, lesson.prompts, encoded, [len(a) for a in lesson.answers])
     place = {id: i for i, id in enumerate(dict.fromkeys(lesson.organelles))}
     kept = population.host.kept(lesson.prompts, encoded, max(map(len, lesson.answers)))
-    texts = not kept and not takes_trees(population.host, longest_of(encoded, lesson.answers))
+    longest, company = longest_of(encoded, lesson.answers), company_of(population.host.model)
+    texts = not kept and (company(longest) > 0 or not takes_trees(population.host, longest))
     if kept: grown, begin = _continued(population, lesson, encoded, kept, chunk)
     else: grown = [(_tree(encoded[g[0]], [((), {i: lesson.answers[i] for i in g})]), g[0])
                    for g in (zip(range(len(encoded))) if texts else groups_of(encoded, lesson.organelles))]
@@ -231,7 +233,8 @@ def plant(population: Population, lesson: Lesson, *, chunk: int = 8192) -> Itera
     def packed(): return _packed([t for t, _ in batch], [place[lesson.organelles[i]] for _, i in batch],
                                  population.stack.device, begin, texts)
     for one in sorted(grown, key=lambda g: len(g[0].ids)):      # of similar size together, so that little is padding
-        if batch and (len(batch) + 1) * len(one[0].ids) > chunk:
+        apart = batch and company(len(one[0].ids)) != company(len(batch[0][0].ids))
+        if apart or batch and (len(batch) + 1) * len(one[0].ids) > chunk:
             yield packed()
             batch = []
         batch.append(one)

@@ -197,20 +197,14 @@ class Encoded:
     @property
     def tokens(self) -> int: "Of all replies"; return sum(map(len, self.replies))
 
-def _end(host: Host) -> list[int]:
-    "The token that ends a reply: the tokenizer's own, which in a chat model is that of a turn"
-    own = host.tokenizer.eos_token_id
-    return [own] if own in host.ends else host.ends[:1]
-
 def encode_examples(host: Host, examples: Sequence[Example], most: int = 1024) -> Encoded: # tokens of both together
     "Tokens of prompts, through the host's chat template, and of replies"
     window = getattr(host.config.get_text_config(), 'max_position_embeddings', None) or most
     room = min(most, window)
     advice = 'raise max_tokens, or shorten them' if most < window else 'the host cannot read longer ones'
-    prompts, end = host.encode([e.prompt for e in examples]), _end(host)
-    written = lambda texts: host.tokenizer(list(texts), add_special_tokens=False)['input_ids']
-    replies = [ids + end if e.completion else [] for e, ids in zip(examples, written(e.completion for e in examples))]
-    others = [ids + end if e.rejected else [] for e, ids in zip(examples, written(e.rejected for e in examples))]
+    prompts = host.encode([e.prompt for e in examples])
+    written = lambda texts: [ids if text else [] for text, ids in zip(texts, host.replies(texts))]
+    replies, others = written([e.completion for e in examples]), written([e.rejected for e in examples])
     kept = [i for i, p in enumerate(prompts) if len(p) < room]
     if not kept: raise ValueError(f"expected prompts of fewer than {room} tokens, got {min(map(len, prompts))} and "
                                   f"more; {advice}")

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ..host.adapters import Factors, blocks_of, names_here, shape_of, target_linears
+from ..host.engine import company_of
 from ..host.fast_layers import reads_whole, supported
 from ..host.model import Host
 from ..organelles.lessons import fitting_chunk
@@ -65,24 +66,35 @@ class Text:
 
 _ALIKE = .8     # texts side by side have at least this part of the length of the longest: the rest is padding
 
-def _groups(texts: Sequence[Text], chunk: int, unit: int) -> Iterator[list[list[int]]]:
+def _check_alike(sizes: Sequence[int], alike: Callable[[int], int]) -> None:
+    "ValueError for texts that must share a pass, and that the model does not read in one way"
+    if len(set(map(alike, sizes))) < 2: return
+    raise ValueError(f"expected replies that the model reads in one way, got texts of {min(sizes)} and {max(sizes)} "
+                     "tokens, between which its rotation of positions changes; shorten them")
+
+def _groups(texts: Sequence[Text], chunk: int, unit: int,
+            alike: Callable[[int], int] = lambda tokens: 0, # texts of one value share a pass
+           ) -> Iterator[list[list[int]]]:
     "Rows of texts for a pass, a list for each of its adapters; `unit` texts in a row stay together"
     size, own = [len(t.read) for t in texts], {}
     for i in range(0, len(texts), unit): own.setdefault(texts[i].adapter, []).append(range(i, i + unit))
     longest = lambda units: max(size[i] for u in units for i in u)
+    for u in (u for units in own.values() for u in units): _check_alike([size[i] for i in u], alike)
     parts = []
     for units in own.values():
         units.sort(key=lambda u: max(size[i] for i in u))
         while units:        # of one adapter, as many as fit and are not much shorter
             width = longest(units[-1:])
-            n = sum(longest([u]) >= _ALIKE * width for u in units[-max(1, chunk // (unit * width)):])
+            n = sum(longest([u]) >= _ALIKE * width and alike(longest([u])) == alike(width)
+                    for u in units[-max(1, chunk // (unit * width)):])
             units, part = units[:-n], units[-n:]
             parts.append(part)
     parts.sort(key=lambda part: (len(part), longest(part)))
     some = []
     for part in parts:
         fits = (len(some) + 1) * len(part) * unit * longest(part) <= chunk
-        if some and not (fits and len(part) == len(some[0]) and longest(some[0]) >= _ALIKE * longest(part)):
+        same = some and alike(longest(some[0])) == alike(longest(part))
+        if some and not (fits and same and len(part) == len(some[0]) and longest(some[0]) >= _ALIKE * longest(part)):
             yield [[i for u in p for i in u] for p in some]
             some = []
         some.append(part)
@@ -209,7 +221,7 @@ class Passes:
         "Log-probability of each reply; and, if they are weighed, the gradient of their weighted sum"
         found, fleet = np.zeros(len(texts)), self.fleet
         total = {n: (torch.zeros_like(fleet.A[n]), torch.zeros_like(fleet.B[n])) for n in fleet.shapes} if weigh else {}
-        for group in _groups(texts, self.chunk, unit):
+        for group in _groups(texts, self.chunk, unit, company_of(self.host.model)):
             p = _pass(texts, group, self.host.device)
             A, B = ({n: x[p.adapters].requires_grad_(weigh is not None) for n, x in half.items()}
                     for half in (fleet.A, fleet.B))
