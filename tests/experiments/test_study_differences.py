@@ -5,9 +5,10 @@ import pytest
 from evolora.experiments.changing_worlds import world_targets
 from evolora.experiments.study_differences import (beside_a_lead, compared, coverage_note, difference,
                                                    difference_tables, strongest_seed)
-from evolora.experiments.study_plan import Cell, Plan, checked_plan
+from evolora.experiments.study_plan import Cell, Plan, checked_plan, grid
 from evolora.experiments.study_report import accuracy, for_people
 from evolora.experiments.study_results import Results, checked_cell, crossed, packed
+from evolora.experiments.study_tuning import begun, round_plan, scored
 from evolora.experiments.suite import suite_targets
 
 VALUES = {'name': 'parts', 'question': 'From when on?', 'seeds': 6, 'measured': {'served': True},
@@ -141,6 +142,15 @@ def test_tables_for_people_have_both_parts_and_the_lead_without_its_strongest_se
 def exam(condition, seed, right):
     return dict(format=1, condition=condition, seed=seed, hashes={}, gflops=1., ways={'host': {'id': part(
         [i < right for i in range(20)]) | {'cost': 1.}}})
+
+
+@pytest.mark.parametrize('over, wanted', [('whole', .5), ('second', .8)])
+def test_trials_are_judged_by_the_part_that_the_comparisons_are_about(over, wanted):
+    plan = checked_plan(VALUES | {'comparisons': [{'of': 'ecology', 'against': ['one'], 'over': over}], 'tuning': {
+        'trials': 2, 'budget': 5., 'knobs': [{'of': ['ecology', 'one'], 'values': {'market.even': [.02, .05]}}]}})
+    trials = round_plan(plan, 1, begun(plan))
+    made = {cell: served(cell.condition, cell.seed, 4, 16) for cell in grid(trials)}
+    assert scored(plan, made, begun(plan)).accuracy.tolist() == pytest.approx([wanted] * 4)
 
 
 def test_an_exam_has_one_part():
