@@ -1,5 +1,6 @@
 """What an attack does when it is run alone: a line per claim; attacks with a rival of their own can run it again."""
 import argparse
+import sys
 from collections.abc import Callable
 
 from rivals import Rival, run_again
@@ -15,7 +16,7 @@ def report(attack: Callable[[Claim], str]) -> None:
 
 def alone(attack: Callable[[Claim], str], rival: Rival | None = None) -> None:
     "The command line of one attack"
-    parser = argparse.ArgumentParser(description=attack.__doc__)
+    parser = argparse.ArgumentParser(description=sys.modules[attack.__module__].__doc__.partition('\n')[0])
     if rival is not None:
         parser.add_argument('--seeds', type=int, nargs='+', default=[], help='run the rival on these, minutes each')
         parser.add_argument('--study', default='worlds', help='in whose world')
