@@ -1,6 +1,8 @@
 """What README and the pages of the experiments say of the committed studies is what their cells say."""
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from evolora.ecology.config import load_config
@@ -124,17 +126,44 @@ def test_a_page_names_the_nearest_of_the_further_rivals(results):
 
 
 ROWS = {'base model, untrained': ('bare', 'frozen', 'frozen'), 'one adapter': ('one', 'single', 'single'),
+        'one adapter, reset when its reward drops': ('reset', None, None),
         'population': ('ecology', 'ecology', 'ecology'),
+        'six adapters from the start, same stakes, no births': ('posterior', None, None),
+        'an adapter for each world, told which world it is': ('told', None, None),
         'one adapter on its own right answers (rejection sampling)': (None, 'rft', 'rft'),
         'one adapter, supervised on gold answers': (None, 'sft', 'sft')}
 
 
+def readme_row(name):
+    return next(line for line in README.splitlines() if line.startswith(f'| {name} |')).strip('| ').split(' | ')
+
+
+def percent(share): return f'{100 * share:.0f}%'
+
+
 @pytest.mark.parametrize('row', ROWS)
 def test_readme_has_the_share_of_right_answers(results, row):
-    "Second half of changing worlds, constant world, SmolLM2; whole runs and rows with a memory are of pilots"
-    line = next(line for line in README.splitlines() if line.startswith(f'| {row} |')).strip('| ').split(' | ')
-    for shown, study, arm in zip((line[1], *line[3:]), ('worlds', 'selection', 'real'), ROWS[row], strict=True):
-        assert shown == ('–' if arm is None else f"{100 * results[study].right(arm, ('id',)).mean():.0f}%"), study
+    "Changing worlds (second half, whole run, compute), a constant world, SmolLM2"
+    _, second, whole, gflops, *constant = readme_row(row)
+    changing, *arms = ROWS[row]
+    for shown, study, arm in zip(constant, ('selection', 'real'), arms, strict=True):
+        assert shown == ('–' if arm is None else percent(results[study].right(arm, ('id',)).mean())), study
+    if changing is None: return
+    worlds = results['worlds']
+    curves = [[right for _, right in cell['curve']] for cell in worlds.cells[changing].values()]
+    assert second == percent(worlds.right(changing, ('id',)).mean()) and whole == percent(np.mean(curves))
+    assert gflops == f"{worlds.mean(changing, 'gflops'):.0f} ({len(curves)})"
+
+
+@pytest.mark.parametrize('row, arm', [('base model + memory, untrained', 'bare_memory'),
+                                      ('one adapter, reset when its reward drops, + memory', 'reset_memory')])
+def test_readme_has_the_rivals_with_memory_that_were_run(row, arm):
+    runs = json.loads((ROOT / 'tests/attacks/rivals.json').read_text(encoding='utf-8'))
+    own = [run for run in runs if run['study'] == 'worlds' and run['arm'] == arm]
+    right = np.array([run['right'] for run in own])
+    _, second, whole, gflops, *_ = readme_row(row)
+    assert (second, whole) == (percent(right[:, 48:].mean()), percent(right.mean()))
+    assert gflops == f"{np.mean([run['gflops'] for run in own]):,.0f} ({len(own)})"
 
 
 def test_readme_has_the_lead_of_one_adapter_and_its_p_and_it_is_not_significant(results):
@@ -144,11 +173,6 @@ def test_readme_has_the_lead_of_one_adapter_and_its_p_and_it_is_not_significant(
     assert '{:.1f} points [{:.1f}, {:.1f}] ahead of the population'.format(*lead) in README
     p = row['corrected p']
     assert f"(p = {f'{p:.2f}'.removeprefix('0')} after Holm's correction)" in README and p > .05
-
-
-def test_readme_has_what_the_population_of_changing_worlds_computes(results):
-    spent = results['worlds'].mean('ecology', 'gflops')
-    assert f'the population without memory takes {spent:.0f}' in README
 
 
 def test_the_best_of_single_adapters_and_of_banks_is_the_one_that_the_page_names(results):
