@@ -303,10 +303,10 @@ class Plan(_Model):
                 if len(c.name) > 30:
                     raise ValueError(f'tuning.knobs expected names of at most 30 letters, for trials get some too, got '
                                      f'{c.name}')
-                if bool(self.tuning.of(c.name)) != CONDITIONS[c.of or c.name].learns:
-                    raise ValueError(f'tuning.knobs expected settings of every condition that learns, and of no other, '
-                                     f'got {"some" if self.tuning.of(c.name) else "none"} of {c.name}: arms with '
-                                     'unequal trials do not compare')
+                if bool(self.tuning.of(c.name)) != CONDITIONS[c.of or c.name].tunable:
+                    raise ValueError(f'tuning.knobs expected settings of every condition that learns or remembers, and '
+                                     f'of no other, got {"some" if self.tuning.of(c.name) else "none"} of {c.name}: '
+                                     'arms with unequal trials do not compare')
         made = [(c.of, rival, c.kind, c.over) for c in self.comparisons for rival in c.against]
         if len(set(made)) < len(made):
             raise ValueError('comparisons expected each pair once for each kind and part of a run, got one twice')

@@ -71,7 +71,14 @@ class Condition(BaseModel):
                                                          if k not in ('serving', 'islands')})
 
     @property
-    def learns(self) -> bool: return self.source != 'nothing' and self.serving != 'frozen'
+    def learns(self) -> bool:
+        "Whether adapters are trained"
+        return self.source != 'nothing' and self.serving not in ('frozen', 'contexts')
+
+    @property
+    def tunable(self) -> bool:
+        "Whether there are settings to choose: it is trained, or shows examples from memory"
+        return self.learns or bool(self.changes.get('memory', {}).get('shots'))
 
     @property
     def knobs(self) -> dict: "Of the one who decides who answers"; return self.changes.get('serving', {})

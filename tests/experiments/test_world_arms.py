@@ -419,3 +419,10 @@ def test_a_trained_market_is_its_own_router(host, chance):
     assert len(made.population) > 1 and made.spent.choose == 0
     market = made.learner.ecology.market
     assert made.routers['family'].table == {f: market.leader(f) for f in market.families}
+
+
+def test_an_arm_with_memory_has_settings_to_choose_though_nothing_is_trained():
+    found = {name: (CONDITIONS[name].learns, CONDITIONS[name].tunable) for name in (
+        'bare', 'bare_memory', 'contexts', 'one', 'one_memory')}
+    assert found == {'bare': (False, False), 'bare_memory': (False, True), 'contexts': (False, True),
+                     'one': (True, True), 'one_memory': (True, True)}
