@@ -94,7 +94,7 @@ class MemoryConfig(BaseModel):
     "Which solved examples a question is shown with"
     model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
     shots: int = Field(0, ge=0, le=8, description='latest right answers shown as solved examples in front of a '
-                                                  'question; 0: none')
+                                                  'question; 0: memory is off')
     drop: int = Field(4, ge=1, le=4096, description='wrong answers in a row under an example after which it is dropped')
     key: str = Field('family', pattern='^(family|none|client)$', description='which questions share examples: those of '
                      'a task family, all, or those of a client (a label that other settings do not get)')

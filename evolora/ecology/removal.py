@@ -17,7 +17,7 @@ from .knobs import as_prompt
 
 # %% ../../nbs/07_ecology/08_removal.ipynb #ser00013
 class Met:
-    "Some right answers out of all that were ever met, each alike likely to be among them"
+    "A uniform sample of the right answers so far (reservoir sampling)"
     def __init__(self, most: int): self.most, self.seen, self.answers, self.families = most, 0, [], []
     def __repr__(self) -> str: return f'Met({len(self.answers)} of {self.seen} right answers)'
 
