@@ -138,6 +138,11 @@ def readme_row(name):
     return next(line for line in README.splitlines() if line.startswith(f'| {name} |')).strip('| ').split(' | ')
 
 
+def runs_with_memory(arm):
+    runs = json.loads((ROOT / 'tests/attacks/rivals.json').read_text(encoding='utf-8'))
+    return [run for run in runs if run['study'] == 'worlds' and run['arm'] == arm]
+
+
 def percent(share): return f'{100 * share:.0f}%'
 
 
@@ -156,14 +161,23 @@ def test_readme_has_the_share_of_right_answers(results, row):
 
 
 @pytest.mark.parametrize('row, arm', [('base model + memory, untrained', 'bare_memory'),
-                                      ('one adapter, reset when its reward drops, + memory', 'reset_memory')])
+                                      ('one adapter, reset when its reward drops, + memory', 'reset_memory'),
+                                      ('population + memory', 'ecology_memory')])
 def test_readme_has_the_rivals_with_memory_that_were_run(row, arm):
-    runs = json.loads((ROOT / 'tests/attacks/rivals.json').read_text(encoding='utf-8'))
-    own = [run for run in runs if run['study'] == 'worlds' and run['arm'] == arm]
+    own = runs_with_memory(arm)
     right = np.array([run['right'] for run in own])
     _, second, whole, gflops, *_ = readme_row(row)
     assert (second, whole) == (percent(right[:, 48:].mean()), percent(right.mean()))
     assert gflops == f"{np.mean([run['gflops'] for run in own]):,.0f} ({len(own)})"
+
+
+def test_readme_has_what_a_population_with_memory_is_ahead_and_what_it_computes_more():
+    population, single = runs_with_memory('ecology_memory'), runs_with_memory('reset_memory')
+    assert [run['seed'] for run in population] == [run['seed'] for run in single] == [1, 2]
+    mean = lambda name: [np.mean([run[name] for run in arm]) for arm in (population, single)]
+    right, gflops = mean('right'), mean('gflops')
+    assert f'is {100 * (right[0] - right[1]):.0f} points ahead of one adapter with memory over the whole run' in README
+    assert f'two seeds, {100 * (gflops[0] / gflops[1] - 1):.0f}% more compute' in README
 
 
 def test_readme_has_the_lead_of_one_adapter_and_its_p_and_it_is_not_significant(results):
