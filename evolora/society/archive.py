@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 
 from ..ecology.knobs import as_prompt
 from ..ecology.parts import Bill, Graded, Part, PartConfig
-from ..ecology.removal import absence, expendable
+from ..ecology.removal import absence
 from ..ecology.serving import billed
 from ..ecology.variation import OPERATORS, mutate_traits
 from ..economy.prices import nonnegative
@@ -284,11 +284,8 @@ def _seat(self: Archive, name: str = '') -> bool: # of a sleeper that is to have
     if not able or not met: return False
     asleep = [self._scored(self.home, met, [name])] if name else []
     seen = np.hstack([self._scored(e.population, met, e.population.ids), *asleep])
-    found = absence(seen)
-    costs = dict(zip(e.population.ids, found))
-    # A sleeper may replace a member that costs less than itself, an untrained one an expendable member.
-    able = [id for id in able if costs[id] <= found[-1]] if name else expendable(costs, able)
-    if not able: return False
+    # A member that leaves is archived and can return, so it need not be expendable.
+    costs = dict(zip(e.population.ids, absence(seen)))
     self._waking = name
     leaves = min(able, key=lambda id: (costs[id], e.market.balance(id)))
     e.demography.bury(leaves, e.generation, f'its absence costs {costs[leaves]:.4f} of a right answer')
