@@ -14,7 +14,8 @@ from evolora.tasks.worlds import World
 
 SMALL = {'cells': ['string.sort:1', 'word.count:1'], 'max_new_tokens': 4, 'world': {'worlds': 2, 'period': 2},
          'market': {'questions': 4, 'round': 2}, 'curriculum': {'copies': 2}}
-MOVING = ['reset', 'reptile', 'told', 'told_habit', 'halving']     # their population changes while they answer
+# Their population changes while they answer.
+MOVING = ['reset', 'reset_memory', 'reptile', 'told', 'told_habit', 'halving']
 
 
 @pytest.fixture(scope='module')
