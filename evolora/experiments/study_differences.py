@@ -161,15 +161,16 @@ def coverage_note(plan: Plan, cells: dict[Cell, dict]) -> str:
 # %% ../../nbs/15_experiments/12_study_differences.ipynb #20d9a846
 def beside_a_lead(found: pd.DataFrame, comparison: str, wanted: str, *, kind: str = 'id', # points
                   over: str = 'second') -> list[dict]: # the part of a run, where runs are served
-    "Targets next to a difference: the same without its strongest seed, and Holm's p; empty unless it was announced"
+    "Targets next to an announced difference: without its strongest seed, and Holm's p, if there are seeds enough"
     rows = found[(found.comparison == comparison) & (found.kind == kind)] if len(found) else found
     if 'over' in rows: rows = rows[rows.over == over]
     if not len(rows): return []
     name, row = lead_name(rows.iloc[0]), rows.iloc[0]
     known = lambda x: None if pd.isna(x) else float(x)
     without, p = known(100 * row.without), known(row.get('corrected p', np.nan))
-    return [target(f'{name}, without its strongest seed, points', wanted, without),
-            target(f"{name}, Holm's p", '<= 0.05', p)]
+    # A target that so few seeds cannot meet would say that a small study failed.
+    robust = [] if without is None else [target(f'{name}, without its strongest seed, points', wanted, without)]
+    return robust + ([] if row.note else [target(f"{name}, Holm's p", '<= 0.05', p)])
 
 def lead_name(row: pd.Series) -> str: # of `compared`
     "What an announced difference is called among targets"

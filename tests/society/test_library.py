@@ -7,7 +7,7 @@ from evolora.ecology.checkpoint_files import read_checkpoint, write_checkpoint
 from evolora.ecology.config import changed_config, load_config
 from evolora.ecology.ecology import Ecology
 from evolora.ecology.parts import _LIBRARY, checked_parts, part_named
-from evolora.experiments.study_plan import _DECIDING
+from evolora.experiments.study_code import _DECIDING
 from evolora.host.model import load_host
 
 ALL = {'archive': {'odds': 1.5, 'most': 3}, 'allocation': {'rule': 'sharing'}, 'guard': {'cap': .5, 'gini': .4},
