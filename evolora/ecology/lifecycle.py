@@ -37,6 +37,7 @@ LINEAGE = {
               'always agrees': 'another one would answer alike, and goes on for both (`market.agree`)',
               'a hazard': 'a hazard met it, and it held less than the toll (society part `hazard`)',
               'its rewards fell': 'an arm of an experiment begins anew where rewards fall',
+              'smallest stake': 'an arm of an experiment without training: a member without examples needed a seat',
               'of the worse half': 'an arm of an experiment: truncation selection by its own right answers'},
 }
 

@@ -377,6 +377,7 @@ def environment_read() -> set[str]:
     for module, tree in trees().items():
         if 'environ' not in sources()[module][1]: continue
         texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        texts -= {t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
         found |= {*re.findall(r"environ\.get\('([A-Z_]+)'", sources()[module][1])}
         found |= {name for name in texts | {n.arg for n in ast.walk(tree) if isinstance(n, ast.keyword) and n.arg}
                   if like.fullmatch(name)}
