@@ -29,7 +29,7 @@ def test_a_machine_that_differs_is_named_with_the_difference(what, value):
 def test_a_token_is_shown_where_there_is_one(monkeypatch, tmp_path, token, address, early, mode):
     "`ray start` asks for it as soon as the file is there, and a client has to say so before it imports Ray"
     for name in ('RAY_AUTH_MODE', 'RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH'): monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(cluster.Path, 'home', lambda: tmp_path)
+    monkeypatch.setenv('HOME', str(tmp_path))       # whoever ran a cluster here has a token in the real one
     if token:
         (tmp_path / '.ray').mkdir()
         (tmp_path / '.ray/auth_token').write_text('secret')
