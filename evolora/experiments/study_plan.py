@@ -204,14 +204,16 @@ class Tuning(_Model):
     questions: int = Field(288, ge=8, le=1 << 14)
     paired: bool = Field(False, description='conditions with the same knobs try the same settings')
     halving: bool = Field(False, description='the better half goes on with twice the budget, until two are left')
+    worlds: tuple[str, ...] = Field((), description='only in these worlds of the study; empty: in all')
     knobs: tuple[Knobs, ...]
 
     @model_serializer(mode='wrap')
-    def _older_ones_stay(self, usual): return {k: x for k, x in usual(self).items() if k != 'paired' or x}
+    def _older_ones_stay(self, usual):
+        return {k: x for k, x in usual(self).items() if k not in ('paired', 'worlds') or x}
 
-    @field_validator('knobs', mode='before')
+    @field_validator('worlds', 'knobs', mode='before')
     @classmethod
-    def _listed(cls, knobs): return tuple(knobs) if isinstance(knobs, list) else knobs
+    def _listed(cls, given): return tuple(given) if isinstance(given, list) else given
 
     @model_validator(mode='after')
     def _agree(self):
@@ -222,6 +224,10 @@ class Tuning(_Model):
     def of(self, condition: str) -> dict[str, tuple]:
         "What may be chosen of a condition"
         return {k: v for one in self.knobs if condition in one.of for k, v in one.values.items()}
+
+    def among(self, worlds: tuple[World, ...]) -> tuple[World, ...]:
+        "The worlds of the study in which trials run"
+        return tuple(w for w in worlds if w.name in self.worlds) if self.worlds else worlds
 
 # %% ../../nbs/15_experiments/08_study_plan.ipynb #a028a4cc
 MAX_CELLS = 100_000
@@ -297,6 +303,9 @@ class Plan(_Model):
                     raise ValueError(f'{c.name} expected to wait for another condition of the study, which learns and '
                                      f'waits for none, got {other!r}')
         if self.tuning:
+            for name in self.tuning.worlds:
+                if name not in {w.name for w in self.worlds}:
+                    raise ValueError(f'tuning.worlds expected worlds of the study, got {name!r}')
             for name in (n for one in self.tuning.knobs for n in one.of):
                 if name not in names: raise ValueError(f'tuning.knobs expected conditions of the study, got {name!r}')
             for c in self.conditions:
@@ -356,7 +365,7 @@ def checked_plan(values) -> Plan:
         plan.model_dump_json().encode()
         if plan.tuning:
             arms = sum(bool(plan.tuning.of(c.name)) for c in plan.conditions) * plan.tuning.trials * plan.tuning.seeds
-            if arms * len(plan.hosts) * len(plan.worlds) > MAX_CELLS:
+            if arms * len(plan.hosts) * len(plan.tuning.among(plan.worlds)) > MAX_CELLS:
                 raise ValueError(f'tuning expected at most {MAX_CELLS} cells, got more; take fewer trials')
         return plan
     except ValidationError as error: raise ValueError(validation_line(error, Plan)) from None

@@ -315,8 +315,9 @@ def report(study: Study) -> Path:
     shown_tables, tried = for_people(plan, cells), tuning(study)
     if len(tried):
         t = plan.tuning
-        shown_tables[f'Tuning: {t.trials} trials of each condition on {t.questions} selection questions, in rounds of '
-                     f'{" and ".join(f"{n} at {b:g} GFLOPs" for n, b in rounds(t))}'] = tried
+        where = f' in {", ".join(t.worlds)}' if t.worlds else ''
+        shown_tables[f'Tuning{where}: {t.trials} trials of each condition on {t.questions} selection questions, in '
+                     f'rounds of {" and ".join(f"{n} at {b:g} GFLOPs" for n, b in rounds(t))}'] = tried
         write_whole(folder / 'tuning.csv', pd.DataFrame([t.model_dump() for t in study.tried.trials]).to_csv(
             index=False, float_format='%.6g'))
     tables = '\n\n'.join(f'**{title}**\n\n{_markdown(t)}' for title, t in shown_tables.items())

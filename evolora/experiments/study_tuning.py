@@ -73,7 +73,7 @@ def round_plan(plan: Plan, number: int, left: dict[str, list[int]]) -> Plan: # t
                 name=_trial(own.name, i), generations=None, budget_of='',
                 examples_of=own.examples_of and _trial(own.examples_of, 0))))
     first = max(plan.seeds) + 100
-    return Plan(name=f'{plan.name[:28]}-tuning-{number}', hosts=plan.hosts, worlds=plan.worlds,
+    return Plan(name=f'{plan.name[:28]}-tuning-{number}', hosts=plan.hosts, worlds=plan.tuning.among(plan.worlds),
                 question=f'Which settings are the better ones? Round {number} of the tuning of {plan.name}.',
                 budgets=(budget,), seeds=tuple(range(first, first + plan.tuning.seeds)), conditions=tuple(conditions),
                 measured=Measured(stream='selection', id=plan.tuning.questions, served=plan.measured.served))
@@ -101,7 +101,8 @@ def judged_over(plan: Plan) -> str | None:
 
 def scored(plan: Plan, cells: dict[Cell, dict], left: dict[str, list[int]]) -> pd.DataFrame: # the cells of a round
     "A row a trial: its accuracy on selection questions (NaN where it failed) and its GFLOPs"
-    by, wanted = {}, len({(c.world, c.host) for c in grid(plan)}) * plan.tuning.seeds
+    by, worlds = {}, {w.name for w in plan.tuning.among(plan.worlds)}
+    wanted = len({(c.world, c.host) for c in grid(plan) if c.world in worlds}) * plan.tuning.seeds
     for cell, content in cells.items(): by.setdefault(cell.condition, []).append(content)
     rows = []
     for condition, trials in left.items():

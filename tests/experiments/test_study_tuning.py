@@ -8,10 +8,10 @@ from experiments.test_study import run
 from evolora.cli.app import main
 from evolora.experiments import study as module
 from evolora.experiments.study import Study, Unfinished
-from evolora.experiments.study_plan import Plan, load_plan
+from evolora.experiments.study_plan import Plan, grid, load_plan
 from evolora.experiments.study_report import report
 from evolora.experiments.study_results import packed
-from evolora.experiments.study_tuning import round_plan, rounds, trials_of
+from evolora.experiments.study_tuning import begun, round_plan, rounds, trials_of
 
 TEXT = '''
 name: fair
@@ -180,3 +180,21 @@ def test_an_outcome_of_another_study_is_refused(plan, tmp_path, text):
 def test_a_plan_comes_back_from_json(plan):
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
     assert Plan.model_validate_json(plan.model_dump_json()).fingerprint == plan.fingerprint
+
+
+def test_trials_run_in_the_worlds_that_tuning_names(plan, tmp_path):
+    "and their settings hold in every world"
+    changed = TEXT.replace('tuning:\n', 'worlds: [{name: calm}, {name: wild}]\ntuning:\n  worlds: [wild]\n')
+    (tmp_path / 'two.yaml').write_text(changed)
+    two = load_plan(tmp_path / 'two.yaml')
+    assert {c.world for c in grid(round_plan(two, 1, begun(two)))} == {'wild'}
+    study, cells, _ = run(two, tmp_path / 'two')
+    assert study.tried.chosen['ecology'] and all(t.accuracy is not None for t in study.tried.trials)
+    assert {c['world'] for c in cells} == {'calm', 'wild'}
+    assert 'Tuning in wild: 4 trials' in report(study).read_text()
+
+
+def test_a_world_that_the_study_has_not_is_refused(plan, tmp_path):
+    (tmp_path / 'other.yaml').write_text(TEXT.replace('tuning:\n', 'tuning:\n  worlds: [mars]\n'))
+    with pytest.raises(ValueError, match="tuning.worlds expected worlds of the study, got 'mars'"):
+        load_plan(tmp_path / 'other.yaml')
