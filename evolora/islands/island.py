@@ -38,7 +38,7 @@ class Report:
 class Island:
     "One island of a plan, in its folder: begun, or gone on with from its last checkpoint"
     def __init__(self, folder: str | Path, plan: Plan, number: int, host: Host, patience: float = 0.): # seconds
-        self.number, self.plan, self.safe, path = number, plan, {}, place_of(folder, number)
+        self.number, self.plan, path = number, plan, place_of(folder, number)
         deadline = time.monotonic() + patience
         while True:     # the one that had it before may still be dying
             try:
@@ -73,14 +73,14 @@ class Island:
         "To the end of an epoch, or of a generation if that is asked for, and a checkpoint; not one that is over"
         # Whoever was told before may have died after the checkpoint and before the report.
         if epoch is not None and self.migration.epoch > epoch: return self.report()
-        before = dict(self.migration.marks)
+        if self.session.ecology.generation % self.plan.islands.every == 0:      # else the epoch has begun before a stop
+            self.migration.safe = dict(self.migration.marks)
         self.migration.confirm(confirmed or {})
         lines = self.migration.receive(arrivals)
         while True:
             self.session.step()
             if self.session.ecology.generation % self.plan.islands.every == 0 or stop(): break
         self.session.save()
-        self.safe = before
         return self.report(lines)
 
     def report(self, lines: Sequence[str] = ()) -> Report:
@@ -92,7 +92,7 @@ class Island:
                    accuracy=last.get('accuracy', float('nan')), energy=fsum(totals.values()) / len(totals),
                    left=count('sent'), arrived=count('arrived'), late=count('late'), no_seat=count('no seat'),
                    refused=count('refused'), seconds=fsum(g.timing['seconds'] for g in e.history))
-        return Report(self.number, e.generation, m.epoch, row, list(m.departures), dict(m.marks), dict(self.safe),
+        return Report(self.number, e.generation, m.epoch, row, list(m.departures), dict(m.marks), dict(m.safe),
                       totals,
                       {i: dict(x) for i, x in m.sent.items()}, {i: dict(x) for i, x in m.received.items()},
                       {i: dict(x) for i, x in m.refused.items()}, list(lines))

@@ -73,6 +73,8 @@ class OneAfterTheOther:
         for island in self.islands.values(): island.close()
 
 # %% ../../nbs/14_islands/06_islands.ipynb #iss00009
+_DELAY = 4          # epochs after which an island drops a departure that has arrived
+
 class Islands:
     "The islands in a folder; `run` lets them live"
     def __init__(self, folder: str | Path, plan: Plan, crew: Crew):
@@ -93,8 +95,11 @@ class Islands:
         due = own.epoch - 1 if c.waits else math.inf
         arrivals = [d for s in senders for d in known[s].departures if (t := d.booking.ticket).to == i
                     and t.island == s and own.marks.get(s, -1) < t.epoch <= due]
-        # What has arrived is let go when no checkpoint is left that lacks it.
-        return Errand(i, arrivals, {j: known[j].safe.get(i, -1) for j in self.plan.neighbours(i)}, own.epoch)
+        # A departure is dropped when no checkpoint is left that lacks it. Islands that wait are seldom more than an
+        # epoch apart; with a fixed delay their states do not depend on which of them was ahead when the run stopped.
+        latest = own.epoch - _DELAY if c.waits else math.inf
+        confirmed = {j: min(known[j].safe.get(i, -1), latest) for j in self.plan.neighbours(i)}
+        return Errand(i, arrivals, confirmed, own.epoch)
 
     def run(self, generations: int, *, # of each island, in total
             on_report: Callable[['Islands', Report | None], None] = lambda islands, report: None) -> pd.DataFrame:

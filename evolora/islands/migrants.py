@@ -72,7 +72,7 @@ def contents(data: bytes) -> tuple[Papers, Factors]:
     "What the bytes of a migrant hold; raises where they are none"
     tensors, size = safetensors.torch.load(data), int.from_bytes(data[:8], 'little')
     header = parse_json(data[8:8 + size], _PAPERS + (1 << 20))
-    names = dict.fromkeys(key[2:] for key in tensors)
+    names = sorted({key[2:] for key in tensors})        # the file has no order that can be relied on
     if len(tensors) != 2 * len(names): raise ValueError('other tensors than an A and a B for each map')
     return (Papers.model_validate_json(header['__metadata__']['papers']),
             {n: (tensors[f'A/{n}'], tensors[f'B/{n}']) for n in names})

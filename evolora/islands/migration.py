@@ -55,6 +55,7 @@ class Migration(Part):
         self.sent: Flows = {}
         self.received: Flows = {}
         self.marks: dict[int, int] = {}             # island → last epoch of it that has arrived
+        self.safe: dict[int, int] = {}              # the marks when this epoch began: a checkpoint without more is kept
         self.refused: Flows = {}
         self.came: dict[str, list[str]] = {}        # of the living that came from elsewhere: where they lived before
         self.counts: Counter = Counter()            # how often what has happened
@@ -191,6 +192,7 @@ def state(self: Migration) -> dict:
             'waiting': [_plain(*one) for one in self.waiting],
             'sent': flows(self.sent), 'received': flows(self.received), 'refused': flows(self.refused),
             'counts': dict(self.counts), 'marks': {str(i): epoch for i, epoch in self.marks.items()},
+            'safe': {str(i): epoch for i, epoch in self.safe.items()},
             'came': {id: list(names) for id, names in self.came.items()}, 'owed': list(self._owed)}
 
 def _flows(tree: dict) -> Flows:
@@ -223,6 +225,7 @@ def restore(self: Migration, state: dict) -> None:
     self.sent, self.received, self.refused = (_flows(state[name]) for name in ('sent', 'received', 'refused'))
     self.counts = Counter({str(what): int(n) for what, n in state['counts'].items()})
     self.marks = {int(i): int(epoch) for i, epoch in state['marks'].items()}
+    self.safe = {int(i): int(epoch) for i, epoch in state.get('safe', {}).items()}      # older states have none
     self._check([ticket for ticket, *_ in departures])
     self.came = {str(id): [*map(str, names)] for id, names in state['came'].items()}
     self._owed = Bill(*nonnegative('owed', state['owed']).tolist())

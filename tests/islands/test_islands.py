@@ -15,6 +15,7 @@ from evolora.ecology.run_folder import TABLES
 from evolora.ecology.sessions import resume_session
 from evolora.economy.market import Market, MarketConfig, likelihood_of
 from evolora.host.model import load_host
+from evolora.islands import islands
 from evolora.islands.island import Island
 from evolora.islands.islands import Islands, OneAfterTheOther, begin_islands, resume_islands
 from evolora.islands.islands_folder import place_of, status_of
@@ -38,6 +39,13 @@ def written(folder, islands):
             path = place_of(folder, i) / f'{table}.jsonl'
             if table != 'timings': found[i, table] = path.read_bytes() if path.exists() else b''
     return found
+
+
+def checkpoints(folder, islands):
+    "All files of all checkpoints that are kept, but for manifests: these hold the size and the hash of a table of clocks"
+    return {str(path.relative_to(folder)): path.read_bytes() for i in range(islands)
+            for path in sorted((place_of(folder, i) / 'checkpoints').rglob('*'))
+            if path.is_file() and path.name != 'manifest.json'}
 
 
 def events(folder, islands):
@@ -121,6 +129,27 @@ def test_ctrl_c_keeps_all_and_resuming_changes_nothing(host, tmp_path):
     assert table.generation.tolist() == [2, 0]                  # in the middle of an epoch, and before one
     assert resume_islands(tmp_path / 'halved', host).run(6).generation.tolist() == [6, 6]
     assert written(tmp_path / 'whole', 2) == written(tmp_path / 'halved', 2)
+    assert checkpoints(tmp_path / 'whole', 2) == checkpoints(tmp_path / 'halved', 2)
+
+
+def test_a_process_killed_at_random_leaves_the_files_of_an_undisturbed_run(host, tmp_path):
+    "tables and checkpoints, byte for byte; only clocks differ"
+    plan, rng = IslandsConfig(islands=3, every=1), random.Random(1)
+    many(tmp_path / 'whole', host, CONFIG, plan).run(7)
+    found, step, kills = many(tmp_path / 'killed', host, CONFIG, plan), Ecology.step, 0
+    def stepped(self, *args):
+        if rng.random() < .3: raise MemoryError
+        return step(self, *args)
+    while True:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Ecology, 'step', stepped)
+            try: found.run(7)
+            except MemoryError: kills += 1
+            else: break
+        found = resume_islands(tmp_path / 'killed', host)
+    assert kills >= 2 and written(tmp_path / 'whole', 3) == written(tmp_path / 'killed', 3)
+    whole, killed = checkpoints(tmp_path / 'whole', 3), checkpoints(tmp_path / 'killed', 3)
+    assert [*whole] == [*killed] and not [name for name in whole if whole[name] != killed[name]]
 
 
 def test_islands_whose_worlds_differ_ask_for_different_answers(tmp_path):
@@ -311,7 +340,8 @@ def test_an_older_checkpoint_of_one_island_loses_nobody(host, tmp_path):
     assert written(tmp_path / 'whole', 3) == written(tmp_path / 'back', 3) and again.audit().balanced
 
 
-def test_what_has_arrived_is_kept_until_no_checkpoint_lacks_it(host, tmp_path):
+def test_what_has_arrived_is_kept_until_no_checkpoint_lacks_it(host, tmp_path, monkeypatch):
+    monkeypatch.setattr(islands, '_DELAY', -9)      # the delay comes on top of this
     found = many(tmp_path / 'two', host, CONFIG, IslandsConfig(islands=2, every=1))
     zero, one = (Island(tmp_path / 'two', found.plan, i, host) for i in range(2))
     found.reports = {0: zero.live(), 1: one.live()}
