@@ -42,7 +42,7 @@ def written(folder, islands):
 
 
 def checkpoints(folder, islands):
-    "All files of all checkpoints that are kept, but for manifests: these hold the size and the hash of a table of clocks"
+    "All files of all checkpoints that are kept; but no manifests, which hold the hash of a table of clocks"
     return {str(path.relative_to(folder)): path.read_bytes() for i in range(islands)
             for path in sorted((place_of(folder, i) / 'checkpoints').rglob('*'))
             if path.is_file() and path.name != 'manifest.json'}
