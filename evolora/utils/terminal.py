@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['STEERING', 'EVERY', 'MAX_THREADS', 'fit_text', 'visible', 'drawn', 'listed', 'show', 'log', 'Pace', 'drawn_again',
-           'Bars', 'progress', 'Tracker', 'tracked', 'brief_time', 'bar_of', 'meanwhile', 'stop_softly',
-           'uninterrupted', 'exists', 'new_folder_for', 'new_file']
+           'Bars', 'progress', 'Tracker', 'tracked', 'brief_time', 'bar_of', 'meanwhile', 'open_streams',
+           'flush_streams', 'stop_softly', 'uninterrupted', 'exists', 'new_folder_for', 'new_file']
 
 # %% ../../nbs/01_utils/05_terminal.ipynb #c416fd91
 import os
@@ -261,6 +261,24 @@ def meanwhile(look: Callable[[], str], every: float = .25, *, error: bool = Fals
     finally:
         over.set()
         thread.join()
+
+# %% ../../nbs/01_utils/05_terminal.ipynb #62cb10c4
+def open_streams() -> None:
+    "Open the null device in the place of each standard stream that was closed when this process began"
+    for number, name in enumerate(('stdin', 'stdout', 'stderr')):
+        if getattr(sys, name) is not None: continue
+        try: os.fstat(number)
+        except OSError:     # the null device gets the lowest number that is free, which is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        setattr(sys, name, open(os.devnull, 'w' if number else 'r', encoding='utf-8'))
+
+def flush_streams() -> None:
+    "Flush the output; the rest goes nowhere, where a pipe has lost its reader or a disk is full"
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):       # None, if it was closed from the beginning
+        try: stream.flush()
+        except OSError: os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 # %% ../../nbs/01_utils/05_terminal.ipynb #softly02
 @contextmanager
