@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from .tracking import Track, check_trackers, of_candidate, of_search, tracking
+from ..utils.files import check_writable
 from ..utils.terminal import exists, progress, log, show, visible
 
 # %% ../../nbs/16_cli/08_attention.ipynb #2a005331
@@ -266,6 +267,7 @@ def evolve(context: typer.Context,
         folder = out or _free(f"{framework}-{'control' if control else proposer}-seed{seed}")
         if exists(folder): raise ValueError(f'expected a new folder for --out, got {folder}, which exists; choose '
                                             'another, or go on in it with --resume')
+        check_writable(folder, 'folder')
     endpoint = _endpoint(config, url, model)
     if config.proposer == 'openevolve': _ignored(context)
     proposes = _proposer(config, endpoint)

@@ -17,7 +17,7 @@ import ipywidgets as W
 import pandas as pd
 from IPython.display import display
 
-from ..analysis.offline_page import figure, inert, page, table_html, write_page
+from ..analysis.offline_page import check_page, figure, inert, page, table_html, write_page
 from ..analysis.run_report import CHARTS_HERE, check_place, write_report
 from ..analysis.tables import markdown_table
 from ..analysis.theme import BLUE, GREY, alt
@@ -137,6 +137,7 @@ def islands_report(folder: str | Path, out: str | Path | None = None, *, html: b
     folder, plan = Path(folder), read_plan(folder)
     place = Path(out or folder)
     check_place(place)
+    if html: check_page(place / 'dashboard.html')
     log('reading the islands')
     table, charts = islands_table(folder).drop(columns='state').round(4), _charts(folder)
     title, about = f'Islands {folder.resolve().name}', _about(folder, plan)
