@@ -201,11 +201,9 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
     from evolora.ecology.sessions import begin_session, resume_session
     from evolora.analysis.trackers import about_run
     if resume:
-        said = []           # what is said while a bar is drawn is written when it is gone
-        try:
-            with while_loading(resume): folder, session = resume, resume_session(resume, every=every, log=said.append)
-        finally:
-            for line in said: log(line)
+        said = []           # what is said while a bar is drawn is written when it is gone, and if nothing is refused
+        with while_loading(resume): folder, session = resume, resume_session(resume, every=every, log=said.append)
+        for line in said: log(line)
     else:
         load_config(name).but(told)     # an error in it, or in the folder, comes before a host is loaded and measured
         check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))

@@ -272,10 +272,10 @@ def evolve(context: typer.Context,
     if config.proposer == 'openevolve': _ignored(context)
     proposes = _proposer(config, endpoint)
     judge, crew = judge_of(config, _cache(cache)), _workers(workers, ray)
-    _describe(judge, crew)
     began = time.monotonic()
     if resume: opened = resume_search(folder, judge, proposes)
-    else:
+    _describe(judge, crew)
+    if not resume:
         log('training softmax, which everything is compared with')
         judge.prepare(crew)
         opened = begin_search(folder, config, judge, proposes)

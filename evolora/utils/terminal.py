@@ -149,7 +149,8 @@ class Bars(Progress):
                          for t in tasks)
 
     def _moved(self) -> None:
-        if self.pace: self.pace(lambda: self._line([t for t in self.tasks if not t.finished] or self.tasks))
+        # The first line comes with the first step that is done: what is refused before is one line.
+        if self.pace and any(t.completed for t in self.tasks): self.pace(lambda: self._line([t for t in self.tasks if not t.finished] or self.tasks))
 
     def __exit__(self, kind, *_) -> None:
         if kind is not None and issubclass(kind, Exception): self.vanish()

@@ -81,6 +81,13 @@ def test_what_a_terminal_removes_is_silent_for_a_minute_and_at_the_end(clock, ca
     assert capsys.readouterr().err.splitlines() == ['reading 3/8', 'reading 6/8']
 
 
+def test_what_is_refused_before_its_first_step_is_done_writes_no_line(capsys):
+    with pytest.raises(ValueError), progress() as bar:
+        bar.reached('reading', 0, 8)
+        raise ValueError('no')
+    assert capsys.readouterr().err == ''
+
+
 def test_what_fails_has_no_last_line(clock, capsys):
     with pytest.raises(ValueError), progress(clock=lambda: clock.at) as bar:
         for done in range(1, 4): bar.reached('reading', done, 8)
