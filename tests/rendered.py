@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 import mistune
 from markdown_it import MarkdownIt
 
-# What our own pages are made of: no links, and nothing that a text could have brought as HTML.
+# The tags of our pages; links are not among them.
 OURS = {'p', 'h1', 'h2', 'h3', 'strong', 'em', 'code', 'pre', 'ul', 'li', 'hr', 'br', 'table', 'thead', 'tbody', 'tr',
         'th', 'td', 'img'}
 ENGINES = {
@@ -32,7 +32,7 @@ class _Tags(HTMLParser):
 
 
 def strange(text):
-    "The tags in what the engines make of a page that are none of ours, with the engine"
+    "The tags that the engines make of a page and that are not ours, with the engine"
     found = []
     for engine, render in ENGINES.items():
         page = _Tags()
@@ -50,7 +50,7 @@ def shown(text, engine='markdown-it'):
     return page.text.strip()
 
 
-# Names that try to be something else; none has a slash at which a name of a folder would end.
+# Names that try to be links or HTML, without a slash, so that a folder can have them.
 NAMES = ['[x](javascript:alert(1))', '\\](javascript:alert(1)) [x', '\\\\[x\\\\](javascript:alert(1))', '[x]: http:evil.example',
          '![x](http:evil.example)', '<a href=javascript:alert(1)>x', '&lt;a href=x&gt;', '&#91;x&#93;(javascript:x)',
          '`[x](javascript:y)`', '``` [x](y)', '[x][y] [y]: z', '[^1]', '$\\href{javascript:x}{y}$', '\\(\\href{x}{y}\\)',

@@ -81,7 +81,7 @@ def log(line: str) -> None: print(line, file=sys.stderr, flush=True)
 class Pace:
     """Which lines about the progress are written where no terminal draws it: at the start, once a minute, at the end.
 
-    Without `stays` there is none in the first minute, and none at the end, which the result tells."""
+    Without `stays` no line is written in the first minute or at the end, since the result follows."""
     def __init__(self, *, stays: bool = True, say: Callable[[str], None] = log,
                  clock: Callable[[], float] = time.monotonic): # in seconds
         self.stays, self.say, self.clock = stays, say, clock
@@ -89,7 +89,7 @@ class Pace:
         if not stays: self.rest()
 
     def rest(self) -> None:
-        "Something else was written now: a minute without a line begins"
+        "Start a minute without a line, as another line was written now"
         self.at = self.clock()
 
     def __call__(self, line: Callable[[], str]) -> None:
@@ -97,7 +97,7 @@ class Pace:
         if self.at is None or self.clock() >= self.at + EVERY: self._write(line())
 
     def end(self, line: Callable[[], str]) -> None:
-        "Write the last line, unless it was just written, or nothing was begun"
+        "Write the last line, unless it was just written or the work never started"
         if self.stays and self.at is not None and (text := line()) != self.text: self._write(text)
 
     def _write(self, text: str) -> None:
@@ -274,7 +274,7 @@ def open_streams() -> None:
         setattr(sys, name, open(os.devnull, 'w' if number else 'r', encoding='utf-8'))
 
 def flush_streams() -> None:
-    "Flush the output; the rest goes nowhere, where a pipe has lost its reader or a disk is full"
+    "Flush the output; if a pipe has lost its reader or a disk is full, the rest goes to the null device"
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):       # None, if it was closed from the beginning
         try: stream.flush()
