@@ -9,8 +9,8 @@ OURS = {'p', 'h1', 'h2', 'h3', 'strong', 'em', 'code', 'pre', 'ul', 'li', 'hr', 
         'th', 'td', 'img'}
 ENGINES = {
     'markdown-it': MarkdownIt('commonmark', {'html': True}).enable(['table', 'strikethrough']).render,
-    'mistune': mistune.create_markdown(escape=False, plugins=['table', 'url', 'strikethrough', 'footnotes', 'task_lists',
-                                                              'math', 'superscript', 'abbr', 'def_list'])}
+    'mistune': mistune.create_markdown(escape=False, plugins=[
+        'table', 'url', 'strikethrough', 'footnotes', 'task_lists', 'math', 'superscript', 'abbr', 'def_list'])}
 
 
 class _Tags(HTMLParser):
@@ -51,11 +51,14 @@ def shown(text, engine='markdown-it'):
 
 
 # Names that try to be links or HTML, without a slash, so that a folder can have them.
-NAMES = ['[x](javascript:alert(1))', '\\](javascript:alert(1)) [x', '\\\\[x\\\\](javascript:alert(1))', '[x]: http:evil.example',
+NAMES = ['[x](javascript:alert(1))', '\\](javascript:alert(1)) [x', '\\\\[x\\\\](javascript:alert(1))',
+         '[x]: http:evil.example',
          '![x](http:evil.example)', '<a href=javascript:alert(1)>x', '&lt;a href=x&gt;', '&#91;x&#93;(javascript:x)',
-         '`[x](javascript:y)`', '``` [x](y)', '[x][y] [y]: z', '[^1]', '$\\href{javascript:x}{y}$', '\\(\\href{x}{y}\\)',
+         '`[x](javascript:y)`', '``` [x](y)', '[x][y] [y]: z', '[^1]', '$\\href{javascript:x}{y}$',
+         '\\(\\href{x}{y}\\)',
          '<!-- x -->', '<![CDATA[x]]>', '<?php x?>', '| [x](y) |', '# [x](y)', '- [ ] [x](y)', '1. [x](y)', '> [x](y)',
          '*[x]: y', '**[x](y)**', '~~[x](y)~~', '^[x](y)^', 'www.evil.example', 'me@evil.example', '---', '===', ': x']
-TEXTS = [*NAMES, 'https://evil.example', '<https://evil.example>', '[x](<https://evil.example>)', 'ftp://evil.example/x',
+TEXTS = [*NAMES, 'https://evil.example', '<https://evil.example>', '[x](<https://evil.example>)',
+         'ftp://evil.example/x',
          '</td></table><script>alert(1)</script>', '<img src=x onerror=alert(1)>', 'HTTPS://WWW.evil.example',
          '[x]\n(javascript:y)', '\n\n[x]: https://evil.example\n\n[x]', '    [x](y)']

@@ -14,7 +14,8 @@ from evolora.islands import islands_view
 from evolora.training import trained
 from evolora.utils.text import escape, fenced
 
-PLACES = ['{}', '# {}', '**{}** and {}', '- **{}** {}', '| a | {} |\n|---|---|\n| {} | b |', '![{}](charts/x.png)', '*{}*',
+PLACES = ['{}', '# {}', '**{}** and {}', '- **{}** {}', '| a | {} |\n|---|---|\n| {} | b |', '![{}](charts/x.png)',
+          '*{}*',
           'text {}', '{}\n\n{}', '[{}', '{}](x.png)']
 
 
@@ -25,7 +26,8 @@ def test_a_text_is_text_wherever_it_stands(text):
 
 
 def test_the_check_sees_what_it_should():
-    for text in ('[x](javascript:y)', 'https://evil.example', '<b onclick=x>', '<script>', '<!-- x -->', '![x](http://y.z)'):
+    for text in ('[x](javascript:y)', 'https://evil.example', '<b onclick=x>', '<script>', '<!-- x -->',
+                 '![x](http://y.z)'):
         assert strange(text), text
     assert all(strange('[x](y)')[i][0] == engine for i, engine in enumerate(ENGINES))
 

@@ -37,7 +37,8 @@ def panel(chart: alt.TopLevelMixin, *, scale: float = 1.25) -> Panel:
     with alt.theme.enable('evolora'): spec = chart.to_dict()
     scene = rendered(vl_convert.vegalite_to_scenegraph, spec)
     plot, (x, y) = scene['scenegraph']['items'][0], scene['origin']
-    with Image.open(BytesIO(rendered(vl_convert.vegalite_to_png, spec, scale=scale))) as png: picture = png.convert('RGB')
+    drawn = rendered(vl_convert.vegalite_to_png, spec, scale=scale)
+    with Image.open(BytesIO(drawn)) as png: picture = png.convert('RGB')
     corners = np.array([x, x + plot['width'], y, y + plot['height']]) * picture.width / scene['width']
     return Panel(picture, *map(float, corners))
 

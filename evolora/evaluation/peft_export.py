@@ -284,7 +284,8 @@ def _what(subject: Subject, run: Run | None, router: Router | None) -> str: # of
             'from their own reward, have children, and die. '
     if subject.energy_kept is None:
         id, = subject.parts
-        about += f'It is the organelle {escape(id)}' + (f', believed most in {_believed(router, id)}.' if router else '.')
+        leads = f', believed most in {_believed(router, id)}' if router else ''
+        about += f'It is the organelle {escape(id)}{leads}.'
     else:
         about += 'It is several organelles merged into one: the sum of what they add to the weights, times their parts.'
         about += '\n\n' + _table(['organelle', 'part', *['believed most in'] * bool(router)],

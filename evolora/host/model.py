@@ -312,7 +312,7 @@ class Origin:
     saved: str = ''     # the precision that the weights were saved in
 
 def _read(source: Path | str, dtype, device: torch.device,
-          folder: Path | tuple | None = None): # what was made of a GGUF file
+          folder: Path | tuple | bool = False): # what was made of a GGUF file
     "(model, tokenizer, precision it was saved in) of a folder, a repository of the hub, or what was made of a file"
     if isinstance(folder, tuple):
         model, tokenizer = folder
@@ -366,7 +366,7 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
         said, sha256 = [], digest(source) if a_file else ''
         if (known := KNOWN.get(id)) and a_file and sha256 != known.sha256:
             raise ValueError(f'its SHA-256 is another one; evolora host fetch {id}')
-        model, tokenizer, saved = _read(source, dtype, device, plain_folder(source, sha256, said.append) if a_file else None)
+        model, tokenizer, saved = _read(source, dtype, device, a_file and plain_folder(source, sha256, said.append))
         host = Host(model.to(device), tokenizer, id=id)
         host.origin = _origin(source, sha256, model, saved)
         check_template(tokenizer)

@@ -150,7 +150,8 @@ class Bars(Progress):
 
     def _moved(self) -> None:
         # The first line comes with the first step that is done: what is refused before is one line.
-        if self.pace and any(t.completed for t in self.tasks): self.pace(lambda: self._line([t for t in self.tasks if not t.finished] or self.tasks))
+        if self.pace and any(t.completed for t in self.tasks):
+            self.pace(lambda: self._line([t for t in self.tasks if not t.finished] or self.tasks))
 
     def __exit__(self, kind, *_) -> None:
         if kind is not None and issubclass(kind, Exception): self.vanish()

@@ -53,7 +53,8 @@ class PanicException(BaseException):
                                    MemoryError('no room')], ids=lambda e: type(e).__name__)
 def test_what_the_renderer_does_not_draw_is_one_line(error):
     def render(spec): raise error
-    with pytest.raises(ValueError, match='^expected a chart that can be drawn, got ') as told: theme.rendered(render, BAR)
+    with pytest.raises(ValueError, match='^expected a chart that can be drawn, got ') as told:
+        theme.rendered(render, BAR)
     assert '\n' not in str(told.value)
 
 

@@ -113,7 +113,8 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path, how):
 # --- what a command said that failed
 
 def test_the_reason_of_a_failed_command_is_its_last_line():
-    code = 'import sys; print("half"); sys.exit("Traceback (most recent call last):\\n\\nValueError: no \x1b[2J host\\n")'
+    said = 'Traceback (most recent call last):\n\nValueError: no \x1b[2J host\n'
+    code = f'import sys; print("half"); sys.exit({said!r})'
     with pytest.raises(ValueError, match=r'^the child failed: ValueError: no .\[2J host$') as error:
         run_child('the child', [sys.executable, '-S', '-c', code])
     assert '\x1b' not in str(error.value)
