@@ -5,11 +5,13 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from rendered import strange
 
 from evolora._modidx import d as INDEX
 from evolora.host.mechanisms.frameworks import FRAMEWORKS
 
-EVIL = '<img src=x onerror=alert(1)> | ```\n`a` ![](http://x) **z**\n\n# head \x1b[2J'
+EVIL = ('<img src=x onerror=alert(1)> | ```\n`a` ![](http://x) **z**\n\n# head \x1b[2J [x](javascript:y) '
+        '\\](javascript:z) https://evil.example')
 
 
 def of(name):
@@ -89,4 +91,5 @@ def test_no_display_takes_a_text_for_markdown(name):
     shown = of(f'evolora.{name}')._repr_markdown_(SHOWN[name]())
     outside = re.sub(r'^(`{3,})python\n.*?^\1$', '', shown, flags=re.DOTALL | re.MULTILINE)
     assert '<img' in shown if name.endswith('Program') else 'img' in shown         # else it tests nothing
-    assert not any(mark in outside for mark in ('<img', '![](', ' **z**', '\n# ', '```', '\x1b'))
+    assert not any(mark in outside for mark in ('<img', '![](', ' **z**', '\n# ', '```', '\x1b', '](javascript:'))
+    assert strange(shown) == [], 'neither a link nor HTML, whatever engine renders it'

@@ -33,8 +33,8 @@ from .theme import (
     VERMILION as VERMILION, beneath as beneath, beside_each_other as beside_each_other, binned as binned,
     bundle as bundle, cause_layers as cause_layers, causes as causes, in_world as in_world, lacks as lacks,
     nothing as nothing, of_run as of_run, one_name_each as one_name_each, one_of as one_of, over_time as over_time,
-    per as per, png_of as png_of, reference_line as reference_line, rounded as rounded, sampled as sampled,
-    save_chart as save_chart, setup as setup, step_for as step_for, stretches as stretches,
+    per as per, png_of as png_of, reference_line as reference_line, rendered as rendered, rounded as rounded,
+    sampled as sampled, save_chart as save_chart, setup as setup, step_for as step_for, stretches as stretches,
     world_layers as world_layers,
 )
 from .gate_charts import (

@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
+from .theme import rendered
 from ..host.downloads import cache_folder
-from ..utils.files import first_bytes, write_whole
+from ..utils.files import check_writable, first_bytes, write_whole
 from ..utils.terminal import STEERING
 
 # %% ../../nbs/10_analysis/09_offline_page.ipynb #0126aa90
@@ -280,7 +281,7 @@ def vega() -> str:
     place = lambda: cache_folder() / 'vega' / f'{vl_convert.__version__}.js'
     try: return place().read_text(encoding='utf-8')
     except (OSError, ValueError): pass      # not there, damaged, or no cache
-    made = vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')
+    made = rendered(vl_convert.javascript_bundle, 'window.vegaEmbed = vegaEmbed;')
     try:
         place().parent.mkdir(parents=True, exist_ok=True)
         write_whole(place(), made)
@@ -324,6 +325,7 @@ def check_page(path) -> None:
     if path.is_dir(): raise ValueError(f"expected a file for the page, got the folder {path}; add a name to it")
     if path.exists() and _MARK.encode() not in first_bytes(path):
         raise ValueError(f"{path}: expected no file, or a page that evolora wrote, got another; rename it")
+    check_writable(path)
 
 def write_page(path, text: str) -> Path:
     "Write a page, completely or not at all; ValueError as for `check_page`"

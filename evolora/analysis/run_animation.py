@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from .theme import alt
+from .theme import alt, rendered
 import numpy as np
 import pandas as pd
 import vl_convert
@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageFont
 from .run_charts import chart_accuracy, chart_cells, chart_population, chart_roi
 from .run_dashboard import tame
 from .tables import RunData, load
-from ..utils.files import write_whole
+from ..utils.files import check_writable, write_whole
 
 # %% ../../nbs/10_analysis/12_run_animation.ipynb #aab76c72
 @dataclass(frozen=True)
@@ -35,9 +35,10 @@ class Panel:
 def panel(chart: alt.TopLevelMixin, *, scale: float = 1.25) -> Panel:
     "Draw a chart with one plot"
     with alt.theme.enable('evolora'): spec = chart.to_dict()
-    scene = vl_convert.vegalite_to_scenegraph(spec)
+    scene = rendered(vl_convert.vegalite_to_scenegraph, spec)
     plot, (x, y) = scene['scenegraph']['items'][0], scene['origin']
-    with Image.open(BytesIO(vl_convert.vegalite_to_png(spec, scale=scale))) as png: picture = png.convert('RGB')
+    drawn = rendered(vl_convert.vegalite_to_png, spec, scale=scale)
+    with Image.open(BytesIO(drawn)) as png: picture = png.convert('RGB')
     corners = np.array([x, x + plot['width'], y, y + plot['height']]) * picture.width / scene['width']
     return Panel(picture, *map(float, corners))
 
@@ -105,6 +106,7 @@ def timeline(folder: str | Path, out: str | Path | None = None, # a new .gif or 
     for place in path.parents if out else ():
         if place.exists() and not place.is_dir():
             raise ValueError(f"expected a folder to write to, got the file {place}; choose another")
+    check_writable(path)
     if path.exists(): raise ValueError(f"expected a new file, got {path}, which exists; choose another or remove it")
     if not .5 <= seconds <= 120: raise ValueError(f"expected .5 to 120 seconds, got {seconds}; 8 are usual")
     data = tame(load(folder))

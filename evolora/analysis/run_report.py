@@ -18,7 +18,7 @@ from .run_dashboard import charts_of, tame
 from .tables import (KNOWN, NO_MEASURE, READING, RunData, cell_table, evolution_sentence, evolution_table,
                                      lineage, load, markdown_table, organelle_table, summary, world_table)
 from ..ecology.run_folder import Run
-from ..utils.files import first_bytes, write_whole
+from ..utils.files import check_writable, first_bytes, write_whole
 from ..utils.text import escape
 
 # %% ../../nbs/10_analysis/11_run_report.ipynb #759f4d1a
@@ -35,6 +35,7 @@ def check_place(folder: Path, mark: str = _MARK) -> None: # how a report begins 
     if path.is_dir(): raise ValueError(f"expected a file for the report, got the folder {path}; rename it")
     if path.exists() and not first_bytes(path).startswith(mark.encode()):
         raise ValueError(f"{path}: expected no report, or one that evolora wrote, got another; rename it")
+    check_writable(path)
 
 def write_report(folder: Path, parts: list[str], charts: dict[str, alt.TopLevelMixin],
                  log: Callable[[str], None] = lambda line: None) -> Path: # gets a line for each step

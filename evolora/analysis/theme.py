@@ -6,17 +6,18 @@
 __all__ = ['OKABE_ITO', 'BLUE', 'ORANGE', 'GREEN', 'VERMILION', 'PURPLE', 'INDIGO', 'OLIVE', 'GREY', 'PALE', 'CAUSING',
            'SIDE_BY_SIDE', 'over_time', 'step_for', 'binned', 'per', 'one_of', 'sampled', 'rounded', 'nothing',
            'stretches', 'world_layers', 'causes', 'cause_layers', 'beneath', 'beside_each_other', 'in_world',
-           'one_name_each', 'reference_line', 'of_run', 'lacks', 'png_of', 'bundle', 'setup', 'save_chart']
+           'one_name_each', 'reference_line', 'of_run', 'lacks', 'rendered', 'png_of', 'bundle', 'setup', 'save_chart']
 
 # %% ../../nbs/10_analysis/03_theme.ipynb #413b1d65
 import io
+import mmap
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -324,8 +325,6 @@ def lacks(spec: dict) -> list[str]:
     return missing
 
 # %% ../../nbs/10_analysis/03_theme.ipynb #042df894
-_V5 = 'application/vnd.vegalite.v5+json'
-
 # What no XML may hold, and what turns the direction of a text round: an edited table could have it in a name.
 _UNDRAWN = re.compile('[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]')
 
@@ -335,14 +334,40 @@ def _drawable(x):
     if isinstance(x, dict): return {_drawable(k): _drawable(v) for k, v in x.items()}
     return [_drawable(v) for v in x] if isinstance(x, (list, tuple)) else x
 
+_SPACE = 66 << 30       # bytes of addresses that the renderer reserves, of which it uses little
+
+@cache
+def _check_space() -> None:
+    "ValueError under a limit of the address space, at which the renderer would end this process"
+    try: import resource
+    except ImportError: return          # Windows has no such limit
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY: return
+    try: mmap.mmap(-1, _SPACE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()
+    except OSError:
+        raise ValueError(f"expected {_SPACE >> 30} GiB of address space for the renderer of charts, which reserves it, "
+                         f"got a limit of {limit / 2**30:.3g} GiB; lift it: ulimit -v unlimited") from None
+
+def rendered(render: Callable, what, **how): # `render` is a function of vl_convert
+    "What the renderer makes of a specification; ValueError in one line where it cannot"
+    _check_space()
+    try: return render(_drawable(what), **how)
+    except BaseException as e:
+        # What Rust calls a panic is no Exception in Python.
+        if not isinstance(e, Exception) and type(e).__name__ != 'PanicException': raise
+        raise ValueError(f"expected a chart that can be drawn, got {' '.join(str(e).split())[:200]}; look at its "
+                         "data") from None
+
 def png_of(spec: dict, scale: float) -> bytes:
     "A picture of a specification, in at most 256 colours: charts have no more that eyes could distinguish"
-    drawn = Image.open(io.BytesIO(vl_convert.vegalite_to_png(_drawable(spec), scale=scale)))
+    drawn = Image.open(io.BytesIO(rendered(vl_convert.vegalite_to_png, spec, scale=scale)))
     canvas = Image.new('RGBA', drawn.size, 'white')
     with io.BytesIO() as packed:        # a third of the size
         Image.alpha_composite(canvas, drawn.convert('RGBA')).convert('RGB').quantize(
             256, dither=Image.Dither.NONE).save(packed, 'PNG', optimize=True)
         return packed.getvalue()
+
+_V5 = 'application/vnd.vegalite.v5+json'
 
 def bundle(spec: dict, *, png: bytes | None = None) -> tuple[dict, dict]:
     "What JupyterLab wants in order to draw a specification offline: data by mime type, and metadata"
@@ -362,6 +387,6 @@ def save_chart(chart: alt.TopLevelMixin, path, *, scale: float = 2.) -> Path:
     if path.suffix not in ('.png', '.svg'):
         raise ValueError(f"a chart is saved as .png or .svg, got {path.name!r}; rename it")
     with alt.theme.enable('evolora'): spec = chart.to_dict()
+    data = png_of(spec, scale) if path.suffix == '.png' else rendered(vl_convert.vegalite_to_svg, spec)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(path, png_of(spec, scale) if path.suffix == '.png' else vl_convert.vegalite_to_svg(
-        _drawable(spec)))
+    return write_whole(path, data)

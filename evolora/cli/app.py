@@ -11,6 +11,7 @@ import shlex
 import sys
 import traceback
 import warnings
+from contextlib import suppress
 from functools import partial
 from json import dumps
 from pathlib import Path
@@ -31,7 +32,8 @@ from . import (ask as ask_command, docs as docs_command, export as export_comman
 from . import runs as runs_command, study as study_command, training_jobs
 from .settings import Changes, changes_of, preset_for
 from .tracking import Track, check_trackers, tracking
-from ..utils.terminal import MAX_THREADS, bar_of, meanwhile, new_file, new_folder_for, progress, log, show, visible
+from ..utils.terminal import (MAX_THREADS, bar_of, flush_streams, log, meanwhile, new_file, new_folder_for,
+                                    open_streams, progress, show, visible)
 
 # %% ../../nbs/16_cli/14_app.ipynb #1ed9fd5c
 _ELSEWHERE = dict(dashboard='`evolora report RUN --html` writes one', resume='`evolora run --resume RUN` goes on',
@@ -199,11 +201,9 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
     from evolora.ecology.sessions import begin_session, resume_session
     from evolora.analysis.trackers import about_run
     if resume:
-        said = []           # what is said while a bar is drawn is written when it is gone
-        try:
-            with while_loading(resume): folder, session = resume, resume_session(resume, every=every, log=said.append)
-        finally:
-            for line in said: log(line)
+        said = []           # what is said while a bar is drawn is written when it is gone, and if nothing is refused
+        with while_loading(resume): folder, session = resume, resume_session(resume, every=every, log=said.append)
+        for line in said: log(line)
     else:
         load_config(name).but(told)     # an error in it, or in the folder, comes before a host is loaded and measured
         check_new_folder(folder := new_folder_for(out, f'{Path(name).stem}-seed{seed or 0}'))
@@ -276,10 +276,7 @@ def timeline(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                                                      help='How long the film is.')] = 8.):
     "Write a run as a short film: an animated GIF or WebP."
     from evolora.analysis.run_animation import timeline as write
-    with progress() as bar:
-        job = bar.add_task('drawing', total=None)
-        path = write(run, out, seconds=seconds,
-                     on_frame=lambda done, total: bar.update(job, completed=done, total=total))
+    with progress() as bar: path = write(run, out, seconds=seconds, on_frame=partial(bar.reached, 'drawing'))
     print(f'film: {visible(str(path))}')
 
 # %% ../../nbs/16_cli/14_app.ipynb #de19e665
@@ -398,14 +395,9 @@ def _examined(program, config):
                      f'{visible(found.why)}; see evolora attention evaluate')
 
 # %% ../../nbs/16_cli/14_app.ipynb #d99cfe8a
-def _unread() -> int:
-    "The rest of the output goes nowhere; the exit code is that of a process that a pipe without a reader ended"
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):       # None, if it was closed from the beginning
-        try: stream.flush()
-        except BrokenPipeError: os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-    return 141
+def _say(e: OSError) -> None:
+    where = f': {visible(str(e.filename))}' if e.filename else ''
+    log(f'evolora: {e.strerror or e}{where}; choose a place that can be read and written')
 
 def _code(arguments: list[str] | None) -> int:
     "Run a command; its exit code, after one line that names what was wrong"
@@ -418,24 +410,29 @@ def _code(arguments: list[str] | None) -> int:
     except (typer.TyperException, ValueError, KeyError) as e:
         message = e.format_message() if hasattr(e, 'format_message') else str(e.args[0] if e.args else e)
         if message: log(f'evolora: {visible(" ".join(message.split()))}')        # without one, help was shown
-    except OSError as e:
-        where = f': {visible(str(e.filename))}' if e.filename else ''
-        log(f'evolora: {e.strerror or e}{where}; choose a place that can be read and written')
+    except OSError as e: _say(e)
     except MemoryError as e: log(f'evolora: {e or "out of memory"} (in a configuration: batch, and plasticity.chunk)')
     except (typer.Abort, KeyboardInterrupt): return 130
     return 2
 
 def main(arguments: list[str] | None = None) -> None:
     "The command's entry point: exit code 0, 2 if it cannot be done, 3 if `run` ended early, 130 Ctrl-C, 141 no reader"
+    open_streams()
     for stream in (sys.stdout, sys.stderr):     # a codec without a character is no reason to stop
         if getattr(stream, 'errors', '') == 'strict' and hasattr(stream, 'reconfigure'):
             stream.reconfigure(errors='replace')
     warnings.formatwarning = lambda message, *_, **__: f'evolora: {visible(str(message))}\n'
+    code = 0
     try:
         code = _code(arguments)
         print(end='', flush=True)
-    except BrokenPipeError: code = _unread()
+    except BrokenPipeError: code = 141      # that of a process that a pipe without a reader ended
+    except OSError as e:            # the disk of the output is full
+        with suppress(OSError):
+            if code == 0: _say(e)
+        code = 2
     except SystemExit as e:         # rich and typer make one of a pipe without a reader
         if not isinstance(e.__context__, BrokenPipeError): raise
-        code = _unread()
+        code = 141
+    flush_streams()
     sys.exit(code)

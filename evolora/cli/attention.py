@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from .tracking import Track, check_trackers, of_candidate, of_search, tracking
+from ..utils.files import check_writable
 from ..utils.terminal import exists, progress, log, show, visible
 
 # %% ../../nbs/16_cli/08_attention.ipynb #2a005331
@@ -266,14 +267,15 @@ def evolve(context: typer.Context,
         folder = out or _free(f"{framework}-{'control' if control else proposer}-seed{seed}")
         if exists(folder): raise ValueError(f'expected a new folder for --out, got {folder}, which exists; choose '
                                             'another, or go on in it with --resume')
+        check_writable(folder, 'folder')
     endpoint = _endpoint(config, url, model)
     if config.proposer == 'openevolve': _ignored(context)
     proposes = _proposer(config, endpoint)
     judge, crew = judge_of(config, _cache(cache)), _workers(workers, ray)
-    _describe(judge, crew)
     began = time.monotonic()
     if resume: opened = resume_search(folder, judge, proposes)
-    else:
+    _describe(judge, crew)
+    if not resume:
         log('training softmax, which everything is compared with')
         judge.prepare(crew)
         opened = begin_search(folder, config, judge, proposes)

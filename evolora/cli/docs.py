@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 import evolora
+from ..utils.files import check_writable
 from ..utils.terminal import exists, log, visible
 
 # %% ../../nbs/16_cli/13_docs.ipynb #doc00007
@@ -39,6 +40,7 @@ def built(out: Path) -> bool:
 def build_site(out: Path) -> None:
     "Build the site, or what changed of it; ValueError if it has faults, which were shown by then"
     script = sources()
+    check_writable(out)
     log(f'building {out}: a minute or a few')
     if subprocess.run([sys.executable, str(script), str(out)]).returncode: raise ValueError(
         f"expected a site without faults, got those above; mend the pages, what was built lies in {out}")

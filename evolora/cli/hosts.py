@@ -77,9 +77,11 @@ def fetch(name: Annotated[str, typer.Argument(metavar='NAME', help=_FETCH)],
     "Download a real host, if there is room; its hash is checked, also of one that is there already."
     from evolora.host.downloads import check_host_room, describe, fetch, found, known, sound
     host = known(name)
+    how = sound(host) if (there := found(host)) else ''
+    if not (dry_run or how): check_host_room(host)
     print(describe(host), flush=True)
-    if there := found(host):
-        if how := sound(host): return print(f'is there already: {there[0]} ({how})')
+    if there:
+        if how: return print(f'is there already: {there[0]} ({how})')
         log(f'{there[0]} is not what it should be; {"it would be" if dry_run else "it is"} fetched again')
     if dry_run:
         check_host_room(host)

@@ -102,6 +102,7 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
             lived = int(table.generation.min())
             if tracked.begun: tracked.table(lived, 'islands', _shown(table))
             tracked.end('finished' if lived >= generations else 'stopped')
+    except BrokenPipeError: raise           # the reader of the output has gone: that is no trouble with the folder
     except OSError as e:
         raise ValueError(f'{folder}: {e.strerror or e}; mend it, then: evolora islands --resume {folder} --generations '
                          f'{generations}') from None

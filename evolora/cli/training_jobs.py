@@ -68,10 +68,12 @@ def train(jobs: Annotated[Path | None, typer.Argument(help='A YAML file of jobs.
     from evolora.training.trained import export_all
     from evolora.training.training import Training
     training = Training(loaded, told.jobs, parallel=told.parallel, halving=told.halving)
-    if training.cuts: log(training.cuts)
     title = f"{len(told.jobs)} job{'s' * (len(told.jobs) > 1)} on {loaded.id}"
-    if dry_run: return show(training.summary().reset_index(), title)
+    if dry_run:
+        if training.cuts: log(training.cuts)
+        return show(training.summary().reset_index(), title)
     if resume: resume_training(training, where)
+    if training.cuts: log(training.cuts)
     try:
         with tracking(track, where, identity(training)) as tracked, drawn_again() as draw:
             tell = of_training(tracked, training)

@@ -284,11 +284,12 @@ def _what(subject: Subject, run: Run | None, router: Router | None) -> str: # of
             'from their own reward, have children, and die. '
     if subject.energy_kept is None:
         id, = subject.parts
-        about += f'It is the organelle {id}' + (f', believed most in {_believed(router, id)}.' if router else '.')
+        leads = f', believed most in {_believed(router, id)}' if router else ''
+        about += f'It is the organelle {escape(id)}{leads}.'
     else:
         about += 'It is several organelles merged into one: the sum of what they add to the weights, times their parts.'
         about += '\n\n' + _table(['organelle', 'part', *['believed most in'] * bool(router)],
-                                 [[id, f'{part:.3f}', *([_believed(router, id)] if router else [])]
+                                 [[escape(id), f'{part:.3f}', *([_believed(router, id)] if router else [])]
                                   for id, part in subject.parts.items()])
     cells = [] if run is None else run.config.get('cells')
     if isinstance(cells, list) and cells:
@@ -331,7 +332,7 @@ def card(population: Population, subject: Subject, scores: tuple[Evaluation, Eva
         'Weights': layout.weights(population.host), 'Use': layout.use(population),
         'Facts': _facts(population, subject, run),
         'Licence': 'None is given. Choose one before you publish this, and mind that of the host.'}
-    return f'---\n{front}---\n\n# {name} on {called}\n\n' + '\n\n'.join(
+    return f'---\n{front}---\n\n# {escape(name)} on {called}\n\n' + '\n\n'.join(
         f'## {title}\n\n{text}' for title, text in sections.items()) + '\n'
 
 # %% ../../nbs/09_evaluation/05_peft_export.ipynb #03053d1c

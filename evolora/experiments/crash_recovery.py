@@ -32,6 +32,7 @@ from ..host.names import EMBEDDED
 from ..organelles.population import Population
 from ..utils import files
 from ..utils.files import digest
+from ..utils.pool import last_line
 from ..utils.randomness import stream
 
 # %% ../../nbs/15_experiments/18_crash_recovery.ipynb #b020b4bc
@@ -99,10 +100,13 @@ def _grown(folder: Path) -> dict[str, str]:
 
 # %% ../../nbs/15_experiments/18_crash_recovery.ipynb #8483b059
 def _run(*arguments) -> int:
-    "The exit code of a victim"
+    "The exit code of a victim; ValueError with its last line where it was not killed, but failed"
     code = ('from evolora.experiments.crash_recovery import _victim; '
             f'_victim(*{json.dumps([str(arguments[0]), *arguments[1:]])})')
-    return subprocess.run([sys.executable, '-c', code], capture_output=True).returncode
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True)
+    if done.returncode not in (0, -signal.SIGKILL):
+        raise ValueError(f'a run that is killed and resumed failed: {last_line(done.stderr, done.returncode)}')
+    return done.returncode
 
 def _noted(note: Path) -> int:
     "The last generation that a victim has noted"

@@ -9,7 +9,7 @@ __all__ = ['HOMES', 'false_accepts', 'held', 'level_of', 'power', 'merge_errors'
 # %% ../../nbs/15_experiments/15_gate_calibration.ipynb #c7de061e
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, count
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from ..organelles.updates import Plasticity, PlasticityConfig
 from ..tasks.families import Cell
 from ..tasks.task_sets import sample_tasks
 from ..utils.randomness import seed_of, stream
+from ..utils.terminal import Pace
 
 # %% ../../nbs/15_experiments/15_gate_calibration.ipynb #b35c6082
 _KINDS: dict[str, Callable] = {     # (rng, shape, margin) -> differences of which the mean is -margin
@@ -241,12 +242,15 @@ def measure(host: Host, config: MergeConfig, sizes: Sizes = Sizes(), *, seed: in
     part('nulls', 'false accepts', lambda: false_accepts(config, streams=sizes.streams, rng=rng('nulls')))
     part('power', 'power', lambda: power(config, streams=sizes.late, rng=rng('power')))
     part('merges', 'merge errors', lambda: merge_errors(cases=sizes.merges, rng=rng('merges')))
-    found, done, every = [], iter(range(1, sizes.runs + 1)), max(1, sizes.runs // 10)
+    found, done, pace = [], count(1), Pace(say=log)
     for pool in pools(host, homes=HOMES[:sizes.homes], tasks=max(sizes.tasks, config.most), seed=seed):
         found.append(pool)
         log(f'answers of {pool.pair}')
+    told = lambda run: f'planted nulls: {run} of {sizes.runs} runs'
     def report():
-        if (run := next(done)) % every == 0: log(f'planted nulls: {run} of {sizes.runs} runs')
+        run = next(done)
+        pace(lambda: told(run))
     tables['pairs'] = candidate_pairs(found)
     tables['planted'] = discovery(planted(found, config, runs=sizes.runs, gates=sizes.gates, seed=seed, on_run=report))
+    pace.end(lambda: told(sizes.runs))
     return tables

@@ -38,6 +38,7 @@ from ..lab.lab import Lab
 from ..lab.live_charts import live_spec
 from ..lab.open_notebooks import copy_notebooks, lab_command
 from ..utils.files import write_whole
+from ..utils.pool import last_line, run_child
 from ..utils.randomness import stream
 from ..utils.statistics import bootstrap
 
@@ -138,16 +139,18 @@ def _jupyterlab(folder: Path, patience: float = 120) -> Iterator[str]:
     quiet.mkdir(parents=True)
     write_whole(quiet / 'notification.jupyterlab-settings', json.dumps({'fetchNews': 'false'}))     # no question first
     token = secrets.token_hex()
-    process = subprocess.Popen(lab_command(folder / 'lab', browser=False, port=port, allow_root=True),
-                               env=os.environ | own | {'JUPYTER_TOKEN': token}, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    said = folder / 'jupyterlab.txt'
+    with said.open('wb') as log:
+        process = subprocess.Popen(lab_command(folder / 'lab', browser=False, port=port, allow_root=True),
+                                   env=os.environ | own | {'JUPYTER_TOKEN': token}, stdin=subprocess.DEVNULL,
+                                   stdout=log, stderr=log, start_new_session=True)
     address, deadline = f'http://127.0.0.1:{port}', time.monotonic() + patience
     try:
         while True:
             try: urlopen(f'{address}/api/status?token={token}', timeout=5).close()
             except (URLError, OSError):
                 if process.poll() is not None or time.monotonic() > deadline: raise ValueError(
-                    'no JupyterLab answers; see what `evolora lab` prints') from None
+                    f'no JupyterLab answers: {last_line(said.read_bytes(), process.returncode or 0)}') from None
                 time.sleep(.05)
             else: break
         yield f'{address}/?token={token}'
@@ -178,7 +181,7 @@ def command_seconds(folder: Path, times: int = 3) -> dict[str, list[float]]: # a
     for name, words in COMMANDS.items():
         for i in range(times):
             out, begin = [f'{folder}/{i}'] if '--out' in words else [], time.perf_counter()
-            subprocess.run([sys.executable, '-c', call, *words, *out], check=True, capture_output=True)
+            run_child(name, [sys.executable, '-c', call, *words, *out])
             found.setdefault(name, []).append(time.perf_counter() - begin)
     return found
 

@@ -28,6 +28,7 @@ from ..host.model import Host, byte_tokenizer, tiny_host
 from ..organelles.population import Population
 from ..tasks.families import Cell
 from ..tasks.task_sets import draw_tasks
+from ..utils.pool import last_line
 from ..utils.randomness import stream
 
 # %% ../../nbs/15_experiments/20_real.ipynb #c201207d
@@ -119,7 +120,8 @@ def refused(host: str | Path, folder: Path) -> dict:
     done = subprocess.run([sys.executable, '-c', code, 'run', '--host', str(host), '--out', str(out)],
                           capture_output=True, text=True)
     lines = [line for line in done.stderr.splitlines() if line.startswith('evolora: ')]
-    return {'exit': done.returncode, 'lines': len(lines), 'said': lines[-1] if lines else '', 'folder': out.exists()}
+    said = lines[-1] if lines else last_line(done.stderr, done.returncode)
+    return {'exit': done.returncode, 'lines': len(lines), 'said': said, 'folder': out.exists()}
 
 # %% ../../nbs/15_experiments/20_real.ipynb #880fd94a
 def of_answers(config: EcologyConfig, n: int) -> EcologyConfig:

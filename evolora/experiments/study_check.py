@@ -24,6 +24,7 @@ from .speed import target
 from .study import Study
 from .study_plan import Plan, Variant, grid
 from ..utils.files import parse_json, write_whole
+from ..utils.pool import last_line
 from ..utils.randomness import stream
 
 # %% ../../nbs/15_experiments/14_study_check.ipynb #994d517b
@@ -79,7 +80,8 @@ def ways(plan: Plan, folder: str | Path, tick: Callable[[], None] = lambda: None
         fine = all(run.returncode == 0 for run in runs)
         rows.append({'way': name, 'same': fine and _bytes(folder / name) == _bytes(folder / rows[0]['way'] if rows else
                                                                                    folder / name),
-                     'said': '' if fine else ' '.join(said)[-300:]})
+                     'said': '; '.join(last_line(text, run.returncode) for run, text in zip(runs, said)
+                                       if run.returncode)})
         tick()
     made('one process', ())
     made('two processes', ('--jobs', 2))
@@ -107,7 +109,8 @@ def kills(plan: Plan, folder: str | Path, n: int = 20, seed: int = 0, longest: f
                 tick()
             out, said = run.communicate()
             if run.returncode == 0: break
-            if not rows or len(rows) > 10 * n: raise RuntimeError(f'a study did not end: {said[-300:]}')
+            if not rows or len(rows) > 10 * n:
+                raise ValueError(f'a study did not end: {last_line(said, run.returncode)}')
         same = same and _bytes(here) == _bytes(whole)
         again += sum(k - 1 for k in Counter(row['cell'] for row in _log(here) if 'began' in row).values())
     table = pd.DataFrame(rows)
@@ -167,7 +170,7 @@ def refusals(plan: Plan, folder: str | Path) -> pd.DataFrame: # of two seeds or 
                               env=os.environ | {'OMP_NUM_THREADS': '1'})
         lines = [line for line in done.stderr.splitlines() if line.startswith('evolora: ')]
         rows.append({'what': what, 'exit': done.returncode, 'wanted': wanted, 'lines': len(lines),
-                     'said': lines[-1] if lines else done.stderr[-200:],
+                     'said': lines[-1] if lines else last_line(done.stderr, done.returncode),
                      'fine': done.returncode == wanted and len(lines) == 1 and 'Traceback' not in done.stderr})
     said('an address where no cluster is', 2, file, '--ray', '127.0.0.1:9', '--out', folder / 'a')
     said('a shard that does not exist', 2, file, '--shard', '4/3', '--out', folder / 'b')

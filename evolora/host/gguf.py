@@ -11,9 +11,9 @@ import math
 import os
 import shutil
 import struct
-import sys
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from .downloads import cache_folder
 from .leftovers import (check_keys, check_loaded, check_names, check_pre_tokenizer, mapped_keys, rotation,
                                     rotation_of_factors, set_rotation, unmapped_tensors)
 from ..utils.files import digest, new_folder, read_json, sweep, write_whole
+from ..utils.terminal import log
 
 # %% ../../nbs/04_host/07_gguf.ipynb #dee1b451
 _SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
@@ -339,21 +340,22 @@ def _made(path: Path) -> tuple:
     try: return dequantise(path)
     except OSError as e: raise ValueError(str(e)) from None
 
-def plain_folder(path: str | Path, sha256: str) -> Path | tuple:
+def plain_folder(path: str | Path, sha256: str, say: Callable[[str], None] = log) -> Path | tuple: # gets a line
     "The folder that was or now is made of the GGUF file of this hash; or (model, tokenizer) where none can be kept"
     if folder := kept(sha256): return folder
     path, made = Path(path), None
     header, above = read_header(path), _place(sha256).parent
-    print(f'{path.name}: {header.weights:,} weights are computed back to 32 bits; kept in {above} for the next time',
-          file=sys.stderr, flush=True)
     try:
         above.mkdir(parents=True, exist_ok=True)
         with FileLock(above / '.lock', timeout=600):
             if folder := kept(sha256): return folder                # another process was at it
             sweep(above)
             made = _made(path)
-            return _keep(*made, path, sha256)
+            folder = _keep(*made, path, sha256)
     except (OSError, Timeout, SafetensorError) as e:
+        made = made or _made(path)      # a refusal is one line, without this warning before it
         warnings.warn(f'what is made of {path.name} cannot be kept in {above} ({str(e)[:160]}); set EVOLORA_CACHE to a '
                       'folder that can be written to', stacklevel=3)
-        return made or _made(path)
+        return made
+    say(f'{path.name}: {header.weights:,} weights were computed back to 32 bits; kept in {above} for the next time')
+    return folder

@@ -43,7 +43,7 @@ from .sampling import Authors, Below, Kept, copies_of, sample
 from .templates import MARK, check_template, frozen, ordered_ends, quoted, read, tokens_of, turns_of, written
 from ..tasks.forms import Form, System
 from ..utils.files import digest
-from ..utils.terminal import MAX_THREADS
+from ..utils.terminal import MAX_THREADS, log
 from ..utils.text import escape
 from ..utils.underway import tell
 
@@ -312,7 +312,7 @@ class Origin:
     saved: str = ''     # the precision that the weights were saved in
 
 def _read(source: Path | str, dtype, device: torch.device,
-          folder: Path | tuple | None = None): # what was made of a GGUF file
+          folder: Path | tuple | bool = False): # what was made of a GGUF file
     "(model, tokenizer, precision it was saved in) of a folder, a repository of the hub, or what was made of a file"
     if isinstance(folder, tuple):
         model, tokenizer = folder
@@ -363,15 +363,16 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
     a_file, id = _is_file(name, source), host_id(name)
     with reading_model(name):
         if a_file and id not in KNOWN: read_header(source)      # before all of a file that is none is read
-        sha256 = digest(source) if a_file else ''
+        said, sha256 = [], digest(source) if a_file else ''
         if (known := KNOWN.get(id)) and a_file and sha256 != known.sha256:
             raise ValueError(f'its SHA-256 is another one; evolora host fetch {id}')
-        model, tokenizer, saved = _read(source, dtype, device, plain_folder(source, sha256) if a_file else None)
+        model, tokenizer, saved = _read(source, dtype, device, a_file and plain_folder(source, sha256, said.append))
         host = Host(model.to(device), tokenizer, id=id)
         host.origin = _origin(source, sha256, model, saved)
         check_template(tokenizer)
         host.encode(['a template that cannot be rendered'])
         _check_causal(host)
+    for line in said: log(line)         # now that nothing is refused
     return host
 
 def recorded_host(name: str | Path, *, weights: str = '', # their hash, where the file has it, but no precision

@@ -17,7 +17,7 @@ import ipywidgets as W
 import pandas as pd
 from IPython.display import display
 
-from ..analysis.offline_page import figure, inert, page, table_html, write_page
+from ..analysis.offline_page import check_page, figure, inert, page, table_html, write_page
 from ..analysis.run_report import CHARTS_HERE, check_place, write_report
 from ..analysis.tables import markdown_table
 from ..analysis.theme import BLUE, GREY, alt
@@ -27,6 +27,7 @@ from .plan import Plan, read_plan
 from ..lab.html_views import table_html as small_table
 from ..lab.lab import Lab
 from ..lab.live_charts import picture_html
+from ..utils.text import escape
 
 # %% ../../nbs/14_islands/08_islands_view.ipynb #isv00007
 _MOST = 64          # islands that are drawn
@@ -137,10 +138,11 @@ def islands_report(folder: str | Path, out: str | Path | None = None, *, html: b
     folder, plan = Path(folder), read_plan(folder)
     place = Path(out or folder)
     check_place(place)
+    if html: check_page(place / 'dashboard.html')
     log('reading the islands')
     table, charts = islands_table(folder).drop(columns='state').round(4), _charts(folder)
     title, about = f'Islands {folder.resolve().name}', _about(folder, plan)
-    parts = [f'# {title}', about, markdown_table(table), CHARTS_HERE,
+    parts = [f'# {escape(title)}', escape(about), markdown_table(table), CHARTS_HERE,
              'Each island is a run: `evolora report FOLDER/island-0000`. `energy` is the mean over books, each of '
              'which began with 1; `seconds` are those of its own life.']
     written = [write_report(place, parts, charts, log)]

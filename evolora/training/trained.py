@@ -78,7 +78,7 @@ def _card(training: Training, name: str, population: Population) -> str:
             ('which was at step', p.best_step or 'none'), *settings.items()]
     table = '\n'.join(f'| {escape(str(k))} | {escape(str(v))} |' for k, v in rows)
     head = f'A LoRA adapter, trained with evolora {__version__} beside {len(training.courses) - 1} others.'
-    return '\n\n'.join([f'# {name}', head, f'| | |\n|---|---|\n{table}', which_weights(training.host),
+    return '\n\n'.join([f'# {escape(name)}', head, f'| | |\n|---|---|\n{table}', which_weights(training.host),
                          how_to_load(population, c.data.examples[0].prompt)]) + '\n'
 
 def _called(c: Course) -> str:

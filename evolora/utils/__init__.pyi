@@ -13,11 +13,11 @@ from .randomness import (
 )
 from .files import (
     about as about, aim_of as aim_of, append as append, check_new_folder as check_new_folder,
-    checked_file as checked_file, decoded as decoded, digest as digest, first_bytes as first_bytes,
-    in_home as in_home, locked as locked, new_folder as new_folder, note_aim as note_aim, owner as owner,
-    parse_json as parse_json, read_file as read_file, read_json as read_json, read_yaml as read_yaml,
-    remove_folder as remove_folder, sweep as sweep, sync as sync, taken as taken, truncate as truncate,
-    write_whole as write_whole,
+    check_writable as check_writable, checked_file as checked_file, decoded as decoded, digest as digest,
+    first_bytes as first_bytes, in_home as in_home, locked as locked, new_folder as new_folder,
+    note_aim as note_aim, owner as owner, parse_json as parse_json, read_file as read_file, read_json as read_json,
+    read_yaml as read_yaml, remove_folder as remove_folder, sweep as sweep, sync as sync, taken as taken,
+    truncate as truncate, write_whole as write_whole,
 )
 from .registry import (
     NAME as NAME, Parts as Parts, fingerprint as fingerprint,
@@ -27,14 +27,15 @@ from .statistics import (
     paired as paired, power_pairs as power_pairs, ratio as ratio, sign_flip as sign_flip, wilson as wilson,
 )
 from .terminal import (
-    Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, STEERING as STEERING, Tracker as Tracker,
-    bar_of as bar_of, brief_time as brief_time, drawn as drawn, drawn_again as drawn_again, exists as exists,
-    fit_text as fit_text, listed as listed, log as log, meanwhile as meanwhile, new_file as new_file,
-    new_folder_for as new_folder_for, progress as progress, show as show, stop_softly as stop_softly,
-    tracked as tracked, uninterrupted as uninterrupted, visible as visible,
+    Bars as Bars, EVERY as EVERY, MAX_THREADS as MAX_THREADS, Pace as Pace, STEERING as STEERING,
+    Tracker as Tracker, bar_of as bar_of, brief_time as brief_time, drawn as drawn, drawn_again as drawn_again,
+    exists as exists, fit_text as fit_text, flush_streams as flush_streams, listed as listed, log as log,
+    meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for, open_streams as open_streams,
+    progress as progress, show as show, stop_softly as stop_softly, tracked as tracked,
+    uninterrupted as uninterrupted, visible as visible,
 )
 from .pool import (
-    belong as belong, each as each,
+    belong as belong, each as each, last_line as last_line, run_child as run_child,
 )
 from .text import (
     escape as escape, fenced as fenced,

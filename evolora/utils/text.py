@@ -16,11 +16,18 @@ def _seen(text: str, also: str = '') -> str:
     "What steers a terminal or a page, by its number"
     return STEERING.sub(lambda found: found[0] if found[0] in also else f'⟨{ord(found[0]):X}⟩', text)
 
+# Marks, dollars of formulas, and what renderers make addresses of: ](, ://, www. and name@place.
+_MARKS = re.compile(r'[|`*_~^\[\]$]|(?<=\])\(|(?<=:)/(?=/)|(?<=www)\.|@(?=[\w-]+\.)', re.IGNORECASE)
+_FIRST = re.compile(r'(?:#{1,6}|[-+=:]+)(?=\s|$)|(?<=\d)[.)](?=\s|$)')        # of a heading, a rule or a list
+
 def escape(text, limit: int = 1000) -> str:
     "Text of unknown origin, made safe for a table of markdown and for a terminal; cut after `limit` characters"
     text = ' '.join(str(text).split())
     more = f' … ({len(text):,} characters)' if len(text) > limit else ''
-    return re.sub(r'([\\|`*_~\[\]])', r'\\\1', html.escape(_seen(text[:limit]), quote=False)) + more
+    safe = html.escape(_seen(text[:limit]), quote=False).replace('\\', '&#92;')      # or it would end an escape
+    digits = len(re.match(r'\d{0,9}', safe)[0])
+    marked = f'{safe[:digits]}\\{safe[digits:]}' if _FIRST.match(safe, digits) else safe
+    return re.sub(_MARKS, r'\\\g<0>', marked) + more
 
 # %% ../../nbs/01_utils/06_text.ipynb #a5d4d7fb
 def fenced(text: str, language: str = '') -> str:

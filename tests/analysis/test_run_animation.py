@@ -46,3 +46,10 @@ def test_nothing_is_written_over_and_nothing_half(tmp_path, monkeypatch):
     assert sorted(folder.iterdir()) == before
     (folder / 'timeline.gif').write_text('mine')
     with pytest.raises(ValueError, match='which exists'): timeline(folder)
+
+
+def test_a_place_that_takes_no_film_is_refused_before_a_run_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(evolora.analysis.run_animation, 'load', lambda folder: pytest.fail('it was read'))
+    for out in ('/proc/x.gif', '/proc/new/x.gif', tmp_path / f'{"x" * 300}.gif'):
+        with pytest.raises(ValueError, match='expected a place for a new file'): timeline(tmp_path, out)
+    assert [*tmp_path.iterdir()] == []

@@ -1010,6 +1010,29 @@ def test_an_error_without_a_reader_is_quiet_too():
     assert code == 2 and 'expected a run folder' in err
 
 
+def shell(redirected, *arguments):
+    "The command as a shell starts it: exit code, standard output, standard error"
+    command = f'exec "$0" -c "from evolora.cli.app import main; main()" "$@" {redirected}'
+    done = subprocess.run(['sh', '-c', command, sys.executable, *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_streams_that_are_closed_from_the_beginning_lead_nowhere(pair):
+    assert shell('>&- 2>&- <&-', 'tasks', '--n', '3', '--out', 'closed.jsonl') == (0, '', '')
+    assert shell('', 'tasks', '--n', '3', '--out', 'open.jsonl')[0] == 0
+    assert Path('closed.jsonl').read_bytes() == Path('open.jsonl').read_bytes()
+    code, _, err = shell('<&-', 'runs', '.', '--remove', 'seed0')
+    assert code == 2 and err.startswith('evolora: expected --yes') and err.count('\n') == 1
+
+
+@pytest.mark.skipif(not Path('/dev/full').exists(), reason='there is no disk that is always full')
+@pytest.mark.parametrize('arguments', [['config', 'debug'], ['--version']], ids=' '.join)
+def test_output_to_a_full_disk_is_one_line(pair, arguments):
+    assert shell('>/dev/full', *arguments) == (
+        2, '', 'evolora: No space left on device; choose a place that can be read and written\n')
+    assert shell('>/dev/full 2>&1', *arguments)[0] == 2
+
+
 def test_a_run_whose_reader_has_gone_can_go_on(cli, command, world, sketched):
     arguments = ['run', '--config', config(), '--host', world / 'host', '--generations', '3', '--out', 'run']
     assert command(*arguments, gone=1) == (141, '', '')

@@ -14,6 +14,7 @@ import torch
 from huggingface_hub import ModelCard
 
 from actors import wrong_lines
+from rendered import strange
 from evolora.evaluation import peft_export as module
 from evolora.host.adapters import read_peft, read_peft_host
 from evolora.evaluation.routing import believed_router
@@ -214,7 +215,7 @@ def test_a_card_of_a_run_names_its_seed_and_configuration(living, tmp_path):
 
 
 def test_a_hostile_run_breaks_no_card(living, tmp_path):
-    evil = '<script>alert(1)</script>|x|\n# [free](http://x)'
+    evil = '<script>alert(1)</script>|x|\n# [free](http://x) \\](javascript:y)'
     rows = [(0, 'o1', ['o3', evil, {'a': 1}, None, 3], evil), (1, evil, ['o1', evil], evil)]
     run = record(tmp_path / 'run', living.host, rows)
     one = Organelle('o3', 0, 4, Traits(), (evil,), 2, evil)
@@ -222,7 +223,8 @@ def test_a_hostile_run_breaks_no_card(living, tmp_path):
     population = colony(living.host)
     population._members['o3'] = Organelle('o3', 2, 3, Traits(), (evil,), 2, evil)
     text = (export(population, 'o3', tmp_path / 'out', run=run, n=24) / 'README.md').read_text()
-    assert '<script>' not in text and '[free]' not in text and '\n# \\[' not in text
+    assert '<script>' not in text and '[free]' not in text and '\n# \\[' not in text and '](' not in text
+    assert strange(text.partition('\n---\n')[2]) == []
     assert '<script>' not in ModelCard.load(tmp_path / 'out' / 'README.md').text
 
 

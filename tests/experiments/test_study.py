@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import yaml
+from rendered import shown, strange
 
 from evolora.experiments import study as module
 from evolora.experiments.study import Study, Unfinished
@@ -248,6 +249,15 @@ def test_what_a_notebook_shows_is_escaped(plan, tmp_path, fake):
 
 
 # --- the report
+
+def test_no_text_of_a_plan_becomes_a_link_in_its_page(plan, tmp_path, fake, monkeypatch):
+    monkeypatch.setattr('evolora.experiments.study_report.draw', lambda plan, cells: {})
+    evil = '[x](javascript:alert(1)) \\](javascript:y) <img src=x onerror=z> https://evil.example'
+    study, *_ = run(plan.model_copy(update={'question': evil, 'refuted_by': evil}), tmp_path / 'x')
+    page = report(study).read_text()
+    prose = page.partition('```json')[0]
+    assert strange(page) == [] and '](javascript:' not in prose and shown(prose).count(evil) == 2
+
 
 def test_the_announced_comparisons_are_made_and_no_others(plan, tmp_path, fake):
     study, *_ = run(plan, tmp_path / 'x')

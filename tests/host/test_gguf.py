@@ -264,9 +264,21 @@ def test_what_is_no_host_is_one_line(path, cache, damage, capfd):
     try: line = wrong_lines(lambda: load_host(path))
     finally: peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert str(path) in line and 'Traceback' not in capfd.readouterr().err
+    assert str(path) in line and capfd.readouterr().err == '', 'the refusal is the only line'
     assert peak < 200e6 and time.process_time() - begun < 30, 'bounded'
     assert not cache.exists() or not [p for p in cache.rglob('*') if p.is_file() and p.name != '.lock']
+
+
+def test_what_is_refused_once_it_is_computed_is_one_line(path, cache, capfd, monkeypatch):
+    def refuses(tokenizer): raise ValueError('its template says nothing')
+    monkeypatch.setattr('evolora.host.model.check_template', refuses)
+    assert 'its template says nothing' in wrong_lines(lambda: load_host(path)) and capfd.readouterr().err == ''
+
+
+def test_what_is_refused_and_cannot_be_kept_is_one_line(path, monkeypatch, capfd, recwarn):
+    def full(*_): raise OSError('no room')
+    monkeypatch.setattr(module, 'dequantise', full)
+    assert 'no room' in wrong_lines(lambda: load_host(path)) and not recwarn and capfd.readouterr().err == ''
 
 
 def test_a_file_in_parts_is_refused(path):

@@ -1,6 +1,7 @@
 """Pieces of work in processes: each comes back once, whatever becomes of the process that has it."""
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import evolora
 from evolora.utils import pool
-from evolora.utils.pool import each
+from evolora.utils.pool import each, run_child
 
 
 def dies_once(folder, n):
@@ -106,3 +108,21 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path, how):
         while alive() and time.time() < until: pass
         assert len(list((tmp_path / 'signs').iterdir())) == 2 and not alive()
     finally: parent.kill()
+
+
+# --- what a command said that failed
+
+def test_the_reason_of_a_failed_command_is_its_last_line():
+    said = 'Traceback (most recent call last):\n\nValueError: no \x1b[2J host\n'
+    code = f'import sys; print("half"); sys.exit({said!r})'
+    with pytest.raises(ValueError, match=r'^the child failed: ValueError: no .\[2J host$') as error:
+        run_child('the child', [sys.executable, '-S', '-c', code])
+    assert '\x1b' not in str(error.value)
+    with pytest.raises(ValueError, match='^the child failed: killed by signal 9$'):
+        run_child('the child', ['sh', '-c', 'kill -9 $$'])
+
+
+def test_no_subprocess_is_checked_by_python_which_loses_the_reason():
+    package = Path(evolora.__file__).parent
+    assert [p.name for p in package.rglob('*.py') if re.search(
+        r'check=True|check_call|check_output|CalledProcessError', p.read_text())] == []

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from evolora.utils import terminal
 from evolora.utils.text import escape, fenced
-from evolora.utils.terminal import Tracker, fit_text, meanwhile, progress, show, tracked, visible
+from evolora.utils.terminal import Tracker, drawn_again, fit_text, meanwhile, progress, show, tracked, visible
 
 
 @pytest.fixture
@@ -48,13 +48,80 @@ def test_a_bar_goes_where_something_fails_and_stays_where_all_is_well(monkeypatc
     assert out.getvalue().rstrip().endswith(('\x1b[2K', '\x1b[?25h')) or not shown, 'the bar was drawn, and wiped out'
 
 
-def test_where_there_is_no_terminal_a_line_now_and_then_shows_how_far_it_is(clock, capsys):
-    with progress() as bar:
+def test_without_a_terminal_there_is_a_line_at_the_start_one_a_minute_and_one_at_the_end(clock, capsys):
+    with progress(clock=lambda: clock.at) as bar:
         for done in range(1, 9):
-            clock.at += 10
+            clock.at += 20
             bar.reached('asking the host', done, 8)
-    assert capsys.readouterr().err.splitlines() == ['asking the host 3/8', 'asking the host 7/8',
-                                                      'asking the host 8/8']
+    assert capsys.readouterr().err.splitlines() == [f'asking the host {n}/8' for n in (1, 4, 7, 8)]
+
+
+def test_a_quarter_of_an_hour_whose_steps_are_not_known_has_no_total(clock, capsys):
+    with progress(clock=lambda: clock.at) as bar:
+        job = bar.add_task('answering', total=None)
+        for _ in range(180):
+            clock.at += 5
+            bar.advance(job)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f'answering {n}' for n in (*range(1, 181, 12), 180)]
+
+
+def test_pieces_one_after_the_other_share_the_lines(clock, capsys):
+    with progress(clock=lambda: clock.at) as bar:
+        for what in ('killing', 'damaging'):
+            for done in range(1, 4): bar.reached(what, done, 3)
+    assert capsys.readouterr().err.splitlines() == ['killing 1/3', 'killing 3/3, damaging 3/3']
+
+
+def test_what_a_terminal_removes_is_silent_for_a_minute_and_at_the_end(clock, capsys):
+    with progress(stays=False, clock=lambda: clock.at) as bar:
+        for done in range(1, 9):
+            clock.at += 20
+            bar.reached('reading', done, 8)
+    assert capsys.readouterr().err.splitlines() == ['reading 3/8', 'reading 6/8']
+
+
+def test_what_is_refused_before_its_first_step_is_done_writes_no_line(capsys):
+    with pytest.raises(ValueError), progress() as bar:
+        bar.reached('reading', 0, 8)
+        raise ValueError('no')
+    assert capsys.readouterr().err == ''
+
+
+def test_what_fails_has_no_last_line(clock, capsys):
+    with pytest.raises(ValueError), progress(clock=lambda: clock.at) as bar:
+        for done in range(1, 4): bar.reached('reading', done, 8)
+        raise ValueError('no')
+    assert capsys.readouterr().err.splitlines() == ['reading 1/8']
+
+
+def test_colours_that_are_forced_make_no_terminal(monkeypatch, capsys):
+    monkeypatch.setenv('FORCE_COLOR', '1')
+    monkeypatch.setattr(terminal, 'Console', lambda **how: Console(file=sys.stderr, force_terminal=True))
+    with progress() as bar: bar.reached('reading', 1, 1)
+    assert capsys.readouterr().err == 'reading 1/1\n'
+
+
+def test_a_table_that_would_be_drawn_again_is_lines(clock, capsys):
+    with drawn_again(clock=lambda: clock.at) as draw:
+        for step in range(1, 9):
+            clock.at += 20
+            draw(None, None, lambda: f'step {step} of 8')
+    assert capsys.readouterr().err.splitlines() == [f'step {n} of 8' for n in (1, 4, 7, 8)]
+
+
+def test_a_wait_without_a_line_is_told_after_a_minute(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, 'EVERY', .01)
+    looks, looked = [], Event()
+    def look():
+        looks.append(1)
+        if len(looks) == 2: looked.set()
+        return 'generation 0: play \x1b[2J'
+    with meanwhile(look) as write:
+        write('a line')
+        assert looked.wait(60)
+    out = capsys.readouterr()
+    assert out.out == 'a line\n' and set(out.err.splitlines()) == {'generation 0: play \N{REPLACEMENT CHARACTER}[2J'}
 
 
 def test_bars_are_known_by_their_names():

@@ -33,6 +33,7 @@ from .endpoint import AnswerError, EndpointProposer, task_prompt
 from .proposal_format import read_answer
 from ...host.mechanisms.program_source import LONGEST, Program, Refused
 from ...utils.files import checked_file, locked, parse_json, read_json, write_whole
+from ...utils.pool import last_line
 from ...utils.randomness import seed_of
 
 # %% ../../../nbs/12_attention/search/05_openevolve.ipynb #438c81c6
@@ -82,7 +83,7 @@ def _run(what: str, path: Path, seconds: float) -> str:
         process.stdout.close()
     if late: raise ValueError(f'timeout: it took longer than {seconds:g} s')
     if len(printed) > _LONGEST_OUTPUT: raise ValueError(f'it printed more than {_LONGEST_OUTPUT} characters')
-    if process.returncode: raise ValueError(_plain(printed.rpartition('\n')[2]) or f'exit status {process.returncode}')
+    if process.returncode: raise ValueError(last_line(printed, process.returncode))
     return printed
 
 # %% ../../../nbs/12_attention/search/05_openevolve.ipynb #d3358ff7
@@ -349,8 +350,8 @@ def _process(folder: Path, key: str) -> None:
             with suppress(ProcessLookupError): os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if process.returncode:
-        last = _plain(_end(folder).rstrip().rpartition('\n')[2].removeprefix('ValueError: '))
-        raise ValueError(last or f"OpenEvolve ended with status {process.returncode}; see {folder / 'log.txt'}")
+        why = last_line(_end(folder), process.returncode).removeprefix('ValueError: ')
+        raise ValueError(f"{why}; see {folder / 'log.txt'}" if why.startswith(('exit', 'killed')) else why)
 
 def _end(folder: Path) -> str:
     with (folder / 'log.txt').open('rb') as log:
