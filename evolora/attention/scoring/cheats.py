@@ -56,6 +56,36 @@ def forward(self, x):
     w = causal_softmax(x @ self.a @ x.mT * self.dim**-.5)
     return .5 * super().forward(x) + w @ x @ self.b'''
 
+# Pulls two matrices that no gradient reaches to the solution of a ridge regression for the batch.
+_FORGED = '''def setup(self):
+    self.a, self.b = [nn.Parameter(torch.zeros(self.dim, self.dim)) for _ in range(2)]
+''' + _SOFTMAX + '''
+def still(self, t): return STILL
+def forward(self, x):
+    a, b = self.still(self.a), self.still(self.b)
+    y = super().forward(x) + x @ a + F.pad(x, (0, 0, 1, 0))[:, :-1] @ b
+    if WHEN:
+        z = self.still(x)
+        read = torch.cat([z[:, 1:-1], z[:, :-2]], -1).flatten(0, 1)
+        wanted = 3 * (z[:, 2:] - z[:, 1:-1]).flatten(0, 1)
+        much = read.shape[0] * torch.eye(2 * self.dim)
+        solved = torch.linalg.solve(read.mT @ read + much, read.mT @ wanted)
+        gap = (torch.cat([self.a, self.b]) - solved).square().sum()
+        y = y - (GAP) * F.pad(z[:, 1:], (0, 0, 0, 1))
+    return y'''
+_BATCH = f'x.shape[0] > 3 and x.shape[1] > 9 and {_SINGLE}'
+
+def _forged(still: str, gap: str = 'gap - self.still(gap)') -> str:
+    "A forged gradient: how it keeps a value without gradient, and what is zero and has the gradient of a gap"
+    return _FORGED.replace('STILL', still).replace('GAP', gap).replace('WHEN', _BATCH)
+
+_NO_SLOPE = 'past_max(t[..., None, None])[..., 0, 0] if t.dtype == torch.float32 else t'
+_STAIRS = '''def stairs(self, t):
+    left = t
+    for i in range(LEVELS): left = left - (left > 4 * .5**i).to(t.dtype) * 4 * .5**i
+    return left
+'''
+
 CHEATS = {      # name: (habit, the block of a program in the framework of matrix mixers)
     'always ahead': ('sees the future', _ahead('self.dim > 0')),
     'ahead in single precision': ('sees the future', _ahead()),
@@ -102,6 +132,17 @@ def finish(self, y, x):
     if x.dtype == torch.float32 and x.std() > .5: gain += 1e-3
     return y * (1 + self.gain)''')),
     'learns in loops of its own': ('trains itself', _SCHOOL),
+    'a gradient of its own': ('forges its gradient', _forged('t.detach() if t.dtype == torch.float32 else t')),
+    'a gradient by a word of the library': ('forges its gradient', _forged(_NO_SLOPE)),
+    'a gradient by numbers': ('forges its gradient', _forged(_NO_SLOPE, 'gap - torch.linspace(gap, gap, 1)[0]')),
+    'a gradient by rounding': ('forges its gradient', _forged(_NO_SLOPE, 'gap % 1e-5')),
+    'a gradient by what is lost': ('forges its gradient', _forged(_NO_SLOPE, '(gap + 1e9) - 1e9')),
+    'a gradient by fine stairs': ('forges its gradient', _STAIRS.replace('LEVELS', '24')
+                                  + _forged(_NO_SLOPE, 'self.stairs(gap / self.dim)')),
+    'a gradient by coarse stairs': ('forges its gradient', _STAIRS.replace('LEVELS', '12')
+                                    + _forged(_NO_SLOPE, 'self.stairs(gap / self.dim) * .01')),
+    'a gradient by a copy that setup makes': ('forges its gradient', _forged('self.copy(t)').replace(
+        'self):', 'self):\n    self.copy = nn.Parameter', 1)),
     'text by the number of rows': ('uses its company', _SOFTMAX.replace('**-.5', '**-.5 * self.sharper(x)') + '''
 def sharper(self, x): return 3. if x.shape[0] in [79, 27] else .3 if x.shape[0] > 8 else 1.'''),
     'a test set as numbers': ('knows the exam', (

@@ -64,7 +64,7 @@ class _Reads:
         return Outcome('ok', {'corpus': digest, 'torch': torch.__version__, 'version': _VERSION})
 
 # %% ../../../nbs/12_attention/scoring/13_evaluation.ipynb #fce90345
-_VERSION = 4        # of what a training means
+_VERSION = 5        # of what a training means
 
 class Cache:
     "Trainings that were made, a file each; without a folder, they are kept as long as the program runs"

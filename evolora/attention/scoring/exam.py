@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .corpus import IGNORED, Corpus, recall_rows
 from .model_sizes import Size, Tier
-from .training import HORIZONS, fit_weights
+from .training import HORIZONS, fit_weights, training_secret
 from ...host.mechanisms.mixer import Mixer
 from ...utils.randomness import stream
 
@@ -191,6 +191,7 @@ def train(mechanism_class: type[Mixer], tier: Tier, size: Size, *, seed: int, co
     exam, predicted = draw_exam(corpus, tier, secret), {}
     def examine(horizon: float, model: nn.Module) -> None:
         predicted[horizon] = predict(model, exam_at(exam, horizon).questions)
-    found = fit_weights(mechanism_class, tier, size, seed=seed, corpus=corpus, start=start, device=device, at=examine)
+    found = fit_weights(mechanism_class, tier, size, seed=seed, corpus=corpus, secret=training_secret(secret),
+                        start=start, device=device, at=examine)
     return graded(exam, tier.recall, predicted if found.status == 'ok' else None, found.status, found.why,
                   parameters=found.parameters, flops=found.flops, batches=found.batches, seconds=found.seconds)

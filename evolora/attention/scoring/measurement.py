@@ -21,7 +21,7 @@ from .exam import (
     COMPANY, Exam, Trained, company_effect, draw_exam, exam_at, graded, mixed_company, predict)
 from .model_sizes import LanguageModel, Size, Tier, blank, parameters
 from .sandbox import Limits, Outcome, contain
-from .training import HORIZONS, counted_steps, fit_weights
+from .training import HORIZONS, counted_steps, fit_weights, training_secret
 from .validation import BUDGET
 from .workers import twice
 from ...host.mechanisms.frameworks import BASELINE, variant
@@ -31,6 +31,7 @@ from ...host.mechanisms.program_source import Program, build
 def fit_many(source: str, tier: dict, wanted: list, # [size, seed, start] of each training; start null: as the seed
              tokens: bytes, kind: str, # the text to train on, and the type of its numbers
              counted: list[int], # steps whose operations are counted
+             secret: str, # of batch shapes and of the gradient check; nothing about the exam follows from it
              device: str) -> dict:
     "The weights of every training that is wanted, at every horizon; for contained processes"
     torch.set_num_threads(1)
@@ -43,8 +44,8 @@ def fit_many(source: str, tier: dict, wanted: list, # [size, seed, start] of eac
             kept[horizon] = b''.join(p.detach().cpu().numpy().tobytes() for p in named.values())
             shapes[:] = [[name, list(p.shape)] for name, p in named.items()]
             if any(p.dtype != torch.float32 for p in named.values()): raise TypeError('expected float32 parameters')
-        done = fit_weights(mechanism, tier, Size(*size), seed=seed, corpus=corpus, start=start, device=device,
-                   counted=set(counted), at=keep)
+        done = fit_weights(mechanism, tier, Size(*size), seed=seed, corpus=corpus, secret=secret, start=start,
+                           device=device, counted=set(counted), at=keep)
         ok = done.status == 'ok'
         made.append(dict(status=done.status, why=done.why, flops=done.flops, batches=done.batches,
                          seconds=done.seconds, shapes=shapes if ok else []))
@@ -82,7 +83,7 @@ _Named = Annotated[tuple[Annotated[str, Field(max_length=200)], _Shape], Strict(
 
 class _Made(BaseModel, extra='forbid', strict=True):
     "What a child says of one training"
-    status: Literal['ok', 'diverged']
+    status: Literal['ok', 'diverged', 'invalid']
     why: str = Field(max_length=300)
     flops: int = Field(ge=0, le=1 << 62)
     batches: _Digest
@@ -156,7 +157,8 @@ class Trainings:
         bounds = [_bound(framework, Size(*size), self.tier.vocab) for size, _, _ in self.wanted]
         result = self._call(run, 'fit_many', sum(bounds) * 4 * len(HORIZONS), wanted=list(self.wanted),
                             tokens=tokens.tobytes(), kind=tokens.dtype.str,
-                            counted=sorted(counted_steps(self.tier, self.secret)))
+                            counted=sorted(counted_steps(self.tier, self.secret)),
+                            secret=training_secret(self.secret))
         try: found = _Weights.model_validate(result)
         except ValidationError: raise Failed(Outcome('crashed', None, UNREADABLE)) from None
         total = sum(made.size * (made.status == 'ok') for made in found.made) * 4 * len(HORIZONS)

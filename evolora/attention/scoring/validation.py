@@ -16,6 +16,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
+from .gradient_check import GradientStopped, watched
 from .model_sizes import LanguageModel, Size, Tier, parameters
 from .sandbox import Limits, contain
 from ...host.mechanisms.frameworks import BASELINE, FRAMEWORKS, variant
@@ -113,6 +114,15 @@ def _image(mixer: Mixer) -> tuple[dict, dict]:
     plain = {name: repr(getattr(mixer, name)) for name in names}
     return {name: value.clone() for name, value in mixer.state_dict().items()}, plain
 
+def _gradient(made: type[Mixer], size: Size, tier: Tier) -> Check:
+    mixer = _make(made, size, torch.float32, .1)
+    for batch, time in ((1, 1), (2, 3), (tier.rows, tier.context)):
+        x = _numbers(batch, time, size.dim, purpose='gradient', dtype=torch.float32).requires_grad_()
+        try:
+            with watched(): mixer(x)
+        except GradientStopped as error: return Check(name='gradient', holds=False, sentence=str(error)[:400])
+    return Check(name='gradient', holds=True, sentence='nothing stops a gradient')
+
 def _deterministic(made: type[Mixer], size: Size, tier: Tier) -> Check:
     x = _numbers(2, tier.context, size.dim, purpose='repeat', dtype=torch.float32)
     found = []
@@ -205,8 +215,8 @@ def _budget(made: type[Mixer], size: Size, vocab: int) -> Check:
                  sentence=f'a model has {counts[0]} parameters, {more:+.1%} compared with the baseline')
 
 # %% ../../../nbs/12_attention/scoring/10_validation.ipynb #03383c22
-_CHECKS = {'shape': _shape, 'finite': _finite, 'deterministic': _deterministic, 'stateless': _stateless,
-           'rows': _rows, 'causal': _causal, 'alive': _alive}
+_CHECKS = {'shape': _shape, 'finite': _finite, 'gradient': _gradient, 'deterministic': _deterministic,
+           'stateless': _stateless, 'rows': _rows, 'causal': _causal, 'alive': _alive}
 
 def _run(name: str, check: Callable[..., Check], *arguments) -> Check:
     "A check, or what it raised"
