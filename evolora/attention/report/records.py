@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from ..scoring.scaling import BETTER_BY
 from ..search.search import SearchConfig, read_history, search_config
 from ...host.mechanisms.frameworks import BASELINE, variant
 from ...host.mechanisms.program_source import Program
@@ -54,8 +55,8 @@ class GainFound(_Part):
 
     @property
     def verdict(self) -> str:
-        "The verdict of the interval: 'better' (all above 0), 'worse' (all below 0) or 'unclear'"
-        if self.low is not None and self.low > 0: return 'better'
+        "The verdict of the interval: 'better' (`BETTER_BY` or more), 'worse' (all below 0) or 'unclear'"
+        if self.low is not None and self.low >= BETTER_BY: return 'better'
         return 'worse' if self.high is not None and self.high < 0 else 'unclear'
 
 class FitFound(_Part):

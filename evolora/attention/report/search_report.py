@@ -74,7 +74,7 @@ def headline(record: Record) -> str:
         '(`evolora attention report --rescore`).')
     again = record.findings.winners
     better = sum(found.gain is not None and found.gain.verdict == 'better' for found in again)
-    several = f' Of the {len(again)} that were scored again, {better} have an interval above 0.' * (len(again) > 1)
+    several = f' Of the {len(again)} that were scored again, {better} are better.' * (len(again) > 1)
     return _verdict(record, first) + several
 
 # %% ../../../nbs/12_attention/report/03_search_report.ipynb #e75251cb

@@ -4,6 +4,7 @@ from . import diversity as diversity
 from . import evaluation as evaluation
 from . import exam as exam
 from . import fork_server as fork_server
+from . import gradient_check as gradient_check
 from . import measurement as measurement
 from . import model_sizes as model_sizes
 from . import sandbox as sandbox
@@ -20,9 +21,14 @@ from .model_sizes import (
     ladder_sizes as ladder_sizes, own_parameters as own_parameters, parameters as parameters,
     positions as positions, read_tier as read_tier, step_flops as step_flops,
 )
+from .gradient_check import (
+    GradientStopped as GradientStopped, Point as Point, compare as compare, forged_gradient as forged_gradient,
+    in_precision as in_precision, watched as watched,
+)
 from .training import (
-    Fitted as Fitted, HORIZONS as HORIZONS, counted_steps as counted_steps, fit_weights as fit_weights,
-    one_thread as one_thread, rate_at as rate_at, row_losses as row_losses, warm_up as warm_up,
+    Fitted as Fitted, HORIZONS as HORIZONS, batch_shapes as batch_shapes, checked_steps as checked_steps,
+    counted_steps as counted_steps, fit_weights as fit_weights, one_thread as one_thread, rate_at as rate_at,
+    row_losses as row_losses, training_secret as training_secret, warm_up as warm_up,
 )
 from .exam import (
     COMPANY as COMPANY, Exam as Exam, Part as Part, Trained as Trained, answer_losses as answer_losses,
@@ -30,9 +36,9 @@ from .exam import (
     graded as graded, mixed_company as mixed_company, predict as predict, train as train,
 )
 from .scaling import (
-    Fit as Fit, Gain as Gain, coverage as coverage, fit as fit, horizon_correlation as horizon_correlation,
-    loss_table as loss_table, paired_gain as paired_gain, power as power, score as score,
-    smallest_gain as smallest_gain,
+    BETTER_BY as BETTER_BY, Fit as Fit, Gain as Gain, coverage as coverage, fit as fit,
+    horizon_correlation as horizon_correlation, loss_table as loss_table, paired_gain as paired_gain,
+    power as power, score as score, smallest_gain as smallest_gain,
 )
 from .fork_server import (
     ForkServer as ForkServer, MARK as MARK, die_with as die_with, ended as ended, function_named as function_named,

@@ -81,7 +81,8 @@ Change only the methods between the markers {start} and {end}. Everything outsid
 A program is read before it runs, and refused if it uses anything that is not on these lists:
 {rules}
 No imports, no `while`, no `try`, no names that begin with an underscore, no random numbers. Only `setup` sets \
-attributes of self, under names that are not hooks. At most {longest} characters in all.
+attributes of self, under names that are not hooks, and makes parameters and modules. Nothing may stop a gradient \
+(`past_max` alone does): the gradient is compared with the slope of the loss. At most {longest} characters in all.
 The mechanism has to be causal: what comes out at a position depends on this and earlier positions only. Tensors are \
 (batch, heads, time, entries), `x` is (batch, time, dim). It has to work for every time, keep values finite, and have \
 about as many parameters as its parent.

@@ -23,34 +23,34 @@ from ...utils.text import fenced
 
 # %% ../../../nbs/04_host/mechanisms/07_program_source.ipynb #b85ba8af
 _MATHS = set('''
-    abs add arange atan cat ceil clamp clamp_max clamp_min conj cos cosh cumprod cumsum cummax diag_embed
-    diagonal diff div einsum erf exp expm1 eye flip floor fmod full full_like gather isfinite lerp linspace
+    abs add arange atan cat clamp clamp_max clamp_min conj cos cosh cumprod cumsum cummax diag_embed
+    diagonal diff div einsum erf exp expm1 eye flip full full_like gather isfinite lerp linspace
     log log1p log2 logaddexp logcumsumexp logsumexp matmul maximum mean minimum mul neg norm ones ones_like
-    outer pow prod reciprocal relu remainder roll round rsqrt sigmoid sign sin sinh softmax sqrt square stack
-    sub sum tan tanh tensor topk tril triu true_divide unbind unsqueeze var where zeros zeros_like'''.split())
+    outer pow prod reciprocal relu roll rsqrt sigmoid sign sin sinh softmax sqrt square stack
+    sub sum tan tanh topk tril triu true_divide unbind unsqueeze var where zeros zeros_like'''.split())
 _FUNCTIONAL = set('''
     conv1d elu gelu glu hardsigmoid hardtanh layer_norm leaky_relu linear log_softmax logsigmoid mish
     normalize one_hot pad relu relu6 rms_norm scaled_dot_product_attention selu sigmoid silu softmax softmin
     softplus softsign tanh unfold'''.split())
 _MODULES = set('''
-    Conv1d GELU Identity LayerNorm Linear ModuleList Parameter ParameterList RMSNorm Sequential SiLU'''.split())
+    Conv1d GELU Identity LayerNorm Linear ModuleList Parameter RMSNorm Sequential SiLU'''.split())
 _NUMBERS = set('ceil e exp floor inf log log2 pi pow sqrt tanh'.split())
 _TENSOR = _MATHS | set('''
-    amax amin any all argmax argmin chunk contiguous detach device dim dtype expand expand_as flatten float
+    amax amin any all argmax argmin chunk contiguous device dim dtype expand expand_as flatten float
     index_select masked_fill max min mT movedim ndim new_ones new_zeros numel permute repeat repeat_interleave
     reshape shape size sort split squeeze std swapaxes T t to transpose type_as unflatten unfold view weight
     bias append'''.split())
-_TORCH = _MATHS | set('bool float float32 inf linalg long pi sort max min amax amin movedim'.split())
+_TORCH = _MATHS | set('bool float float32 inf linalg long pi sort max min amax amin movedim tensor'.split())
 _LINEAR_ALGEBRA = set('solve_triangular solve cholesky norm vector_norm matrix_norm lstsq inv'.split())
 _LIBRARIES = {'torch': _TORCH, 'torch.linalg': _LINEAR_ALGEBRA, 'F': _FUNCTIONAL, 'nn': _MODULES, 'math': _NUMBERS}
 _BUILTINS = set('abs bool enumerate float int len list max min range reversed round sum super tuple zip'.split())
-_TEXTS = set('mode approximate rounding_mode indexing padding_mode ord p'.split())      # arguments that may be text
+_TEXTS = set('mode approximate indexing padding_mode ord p'.split())      # arguments that may be text
 _GRAMMAR = (ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign,
             ast.AnnAssign, ast.For, ast.If, ast.IfExp, ast.Expr, ast.Pass, ast.BinOp, ast.UnaryOp,
             ast.BoolOp, ast.Compare, ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Constant,
             ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Starred, ast.ListComp, ast.GeneratorExp,
             ast.comprehension, ast.Lambda, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
-            ast.expr_context, ast.Break, ast.Continue)
+            ast.expr_context, ast.Break, ast.Continue, ast.Assert)
 LONGEST = 10_000        # characters of a program
 BIGGEST = 2_000         # nodes of its syntax tree
 LITERALS = 600          # characters of numbers and texts in it; ours have at most 22
@@ -98,7 +98,8 @@ def _taken(name: str) -> bool:
 class _Reader(ast.NodeVisitor):
     "Goes through a block and raises `Refused` at the first thing that is not on the list"
     def __init__(self, known: set[str], own: set[str]):
-        self.known, self.own, self.method, self.placed = known, own, None, set()    # texts that stand where they may
+        self.known, self.own, self.method, self.inner = known, own, None, 0
+        self.placed = set()         # texts that stand where they may
 
     def visit(self, node: ast.AST) -> None:
         if not isinstance(node, _GRAMMAR):
@@ -109,9 +110,24 @@ class _Reader(ast.NodeVisitor):
         if node.decorator_list: raise Refused('grammar', f'line {node.lineno}: decorators are not allowed')
         if _taken(node.name) or node.name in _FIXED:
             raise Refused('name', f'line {node.lineno}: {node.name} has a meaning already')
-        outer, self.method = self.method, self.method or node.name
+        if self.method: return self._inside(node)
+        if node.name == 'setup' and len(list(ast.walk(node.args))) > 2:
+            raise Refused('gradient', f'line {node.lineno}: setup expected the argument self alone, got more')
+        self.method = node.name
         self.generic_visit(node)
-        self.method = outer
+        self.method = None
+
+    def visit_Lambda(self, node: ast.Lambda) -> None: self._inside(node)
+
+    def _inside(self, node: ast.AST) -> None:
+        "An inner function: it may be called when `setup` is over"
+        self.inner += 1
+        self.generic_visit(node)
+        self.inner -= 1
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        if isinstance(node.msg, ast.Constant): self.placed.add(node.msg)
+        self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if node.id.startswith('_') and node.id != '_' or node.id not in self.known:
@@ -126,7 +142,9 @@ class _Reader(ast.NodeVisitor):
         called, first = _chain(node.func), node.args[0] if node.args else None
         text = isinstance(first, ast.Constant) and isinstance(first.value, str)
         if called == 'torch.einsum' and text: self.placed.add(first)
-        if called != 'self.register_buffer' or self.method != 'setup': return self.generic_visit(node)
+        if called == 'torch.tensor' and node.args and all(map(_written, node.args)): self.placed.add(node.func)
+        if called and called.startswith('nn.') and self.method == 'setup' and not self.inner: self.placed.add(node.func)
+        if called != 'self.register_buffer' or self.method != 'setup' or self.inner: return self.generic_visit(node)
         # A name out of a call that may never be made is not trusted: it must not have a meaning already.
         if not text or not first.value.isidentifier() or first.value in _HOOKS or _taken(first.value):
             raise Refused('name', f'line {node.lineno}: register_buffer expected a new name as text, got another')
@@ -152,11 +170,20 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Store) and (
                 library != 'self' or self.method != 'setup' or name in _HOOKS or _taken(name)):
             raise Refused('state', f'line {node.lineno}: only `setup` may set attributes, of self, and under new names')
+        if name == 'setup' and (self.method != 'setup' or self.inner):
+            raise Refused('gradient', f'line {node.lineno}: only `setup` may call setup')
         if library == 'self': allowed = self.own | _HOOKS
         elif library in _LIBRARIES: allowed = _LIBRARIES[library]
         else: allowed = _TENSOR | _HOOKS        # of a tensor, or of super()
         if name.startswith('_') or name not in allowed:
             raise Refused('attribute', f'line {node.lineno}: {library or "…"}.{name} is not allowed')
+        # What these two hold is a copy without gradient.
+        if library == 'nn' and node not in self.placed:
+            raise Refused('gradient', f'line {node.lineno}: only `setup` may make parameters and modules, by a call '
+                                      'that is not in an inner function')
+        if (library, name) == ('torch', 'tensor') and node not in self.placed:
+            raise Refused('gradient', f'line {node.lineno}: torch.tensor expected numbers that are written down, got '
+                                      'something else')
         self.visit(node.value)
 
 # %% ../../../nbs/04_host/mechanisms/07_program_source.ipynb #ee9e2b34
@@ -180,6 +207,11 @@ def _own(found: ast.ClassDef) -> set[str]:
         node.args[0].value for node in nodes if isinstance(node, ast.Call) and node.args
         and isinstance(node.func, ast.Attribute) and node.func.attr == 'register_buffer'
         and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)}
+
+def _written(node: ast.expr) -> bool:
+    "Whether an expression is a number, or a list of such expressions"
+    if isinstance(node, (ast.List, ast.Tuple)): return all(map(_written, node.elts))
+    return _constant(node)
 
 def _constant(node: ast.expr) -> bool:
     return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)

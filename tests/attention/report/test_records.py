@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from searches import HOSTILE, findings, rows, write_hostile, write_search
 
-from evolora.attention.report.records import Measured, candidates, operators, plain, plain_lines, read_part, read_search
+from evolora.attention.report.records import (
+    GainFound, Measured, candidates, operators, plain, plain_lines, read_part, read_search)
 
 
 @pytest.fixture(scope='module')
@@ -100,3 +101,8 @@ def test_missing_is_no_error_and_losses_may_have_gaps():
     failed = [row | {'status': 'timeout', 'score': None, 'measured': {}} for row in rows(4)]
     table = candidates(failed)
     assert not table['ok'].any() and not table['improved'].any() and table['best'].isna().all()
+
+
+@pytest.mark.parametrize('low, verdict', [(.0049, 'unclear'), (.005, 'better'), (None, 'unclear')])
+def test_a_record_has_the_verdict_of_the_measurement(low, verdict):
+    assert GainFound(gain=.02, low=low, high=.03).verdict == verdict

@@ -11,7 +11,8 @@ from evolora.host.mechanisms.program_source import Program, Refused
 # Seconds a cheat, and long enough that softmax is clearly better than what is misled.
 TIER = read_tier('tiny', sizes=((16, 2, 2), (24, 2, 2)), steps=60)
 EVERY_DAY = ('ahead in single precision', 'ahead where rows begin alike', 'ahead without a gradient', 'the row before',
-             'what was there before', 'ahead where the dice say so', 'more than it is given')
+             'what was there before', 'ahead where the dice say so', 'more than it is given', 'a gradient of its own',
+             'a gradient by a word of the library')
 
 
 def refused(name):

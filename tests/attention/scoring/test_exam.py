@@ -145,7 +145,7 @@ def test_the_loss_is_the_weighted_mean_of_its_parts(trained):
 
 def test_another_secret_is_another_loss_of_the_same_training(library, softmax, trained):
     other = train(softmax, TIER, SIZE, seed=0, corpus=library, secret='another')
-    assert other.batches == trained.batches and other.losses != trained.losses
+    assert other.batches != trained.batches and other.losses != trained.losses
     assert other.loss == pytest.approx(trained.loss, abs=.2)
     again = train(softmax, TIER, SIZE, seed=0, corpus=library, secret='another')
     assert again.losses == other.losses
@@ -173,7 +173,7 @@ def test_what_diverges_has_no_losses_at_all(library, softmax, late):
 
 def test_a_model_that_is_no_number_in_the_exam_alone_has_diverged(library, softmax):
     class Sudden(softmax):
-        def finish(self, y, x): return y if len(y) == TIER.rows or x.shape[1] < 20 else y / 0
+        def finish(self, y, x): return y if len(y) < 30 or x.shape[1] < 20 else y / 0
     found = train(Sudden, TIER, SIZE, seed=0, corpus=library)
     assert found.status == 'diverged' and 'held back was nan' in found.why and found.losses == {}
 

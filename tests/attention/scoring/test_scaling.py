@@ -108,7 +108,7 @@ def test_power_is_that_of_a_simulation():
 
 def test_a_planted_gain_of_one_per_cent_is_found_with_four_seeds():
     # One per cent of a loss on the small tier, and the largest sd of a paired difference that finds it.
-    gain, sd = .0164, .0167
+    gain, sd = .0164, .0116
     assert smallest_gain(sd, sizes=4, seeds=4) == pytest.approx(gain, rel=.01)
     wins = [paired_gain(1.64 + sd * noise(k, (4, 4)), np.full((4, 4), 1.64 - gain)).better for k in range(600)]
     assert np.mean(wins) == pytest.approx(.95, abs=.03)
@@ -139,3 +139,11 @@ def test_tables_and_kinds_are_checked():
     with pytest.raises(ValueError, match='sizes expected'): fit([1e6, 1e6, 2e6], [3., 2., 1.])
     with pytest.raises(ValueError, match='kind expected'): score(None, 'loss')
     with pytest.raises(ValueError, match='expected a Gain, got Fit'): score(fit(LADDER, HONEST))
+
+
+@pytest.mark.parametrize('gain, verdict', [(.0049, 'unclear'), (.0051, 'better'), (0., 'unclear'), (-.001, 'worse')])
+def test_better_is_a_lower_end_of_five_thousandths_at_least(gain, verdict):
+    base = 2 + noise(5, (4, 2))
+    found = paired_gain(base, base - gain)
+    assert found.verdict == verdict and found.better == (verdict == 'better')
+    assert found.interval.low == pytest.approx(gain)

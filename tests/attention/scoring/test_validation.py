@@ -23,7 +23,7 @@ def failed(verdict): return [check.name for check in verdict.checks if not check
 @pytest.mark.parametrize('name', STANDARD)
 def test_the_standard_mechanisms_pass(name):
     verdict = examine(Program(STANDARD[name]), TIER)
-    assert verdict.status == 'ok' and failed(verdict) == [] and len(verdict.checks) == 8
+    assert verdict.status == 'ok' and failed(verdict) == [] and len(verdict.checks) == 9
     exact = {check.name: check.number for check in verdict.checks}
     assert exact['rows'] == exact['causal'] == 0
     assert 0 <= exact['budget'] <= BUDGET
@@ -48,7 +48,7 @@ PLANTED = {
         'def mix(self, q, k, v, x):\n    self.c[0] = self.c[0] + 1\n    return v',
         'def setup(self):\n    box = [1]\n    def f(v):\n        box[0] = box[0] + 1\n        return v * box[0]\n'
         '    self.f = f\ndef mix(self, q, k, v, x): return self.f(v)'],
-    'rows': [HEAD + 'v - v.mean(0)', HEAD + 'v.flip(0)', HEAD + 'v * v.detach().abs().amax((0, 1, 2))',
+    'rows': [HEAD + 'v - v.mean(0)', HEAD + 'v.flip(0)', HEAD + 'v * v.abs().amax((0, 1, 2))',
              HEAD + 'v / v.shape[0]', HEAD + 'v * (v.argmax(0, keepdim=True) + 1)'],
     'causal': [HEAD + 'v.mean(2, keepdim=True) + v', HEAD + 'v.roll(-1, 2)', HEAD + 'v.flip(2)',
                HEAD + 'v.softmax(2)', 'def forward(self, x): return self.output(x + x.mean(1, keepdim=True))',
@@ -59,28 +59,33 @@ PLANTED = {
                HEAD + 'torch.cat([v[:, :, :11], v[:, :, 11:12] + v[:, :, 12:13], v[:, :, 12:]], 2) '
                'if v.shape[2] == 16 else v',
                # without a gradient
-               HEAD + 'v + v.argmax(2, keepdim=True)', HEAD + 'v + v.detach().sort(2, descending=True)[0]',
-               HEAD + 'v + (v > v.detach().roll(-1, 2)).to(v.dtype)',
+               HEAD + 'v + v.argmax(2, keepdim=True)', HEAD + 'v + v.sort(2, descending=True)[0]',
+               HEAD + 'v + (v > v.roll(-1, 2)).to(v.dtype)',
                # by the length
                HEAD + 'v.cumsum(2) / x.shape[1]', HEAD + 'v * (x.shape[1] % 2 + 1)',
                HEAD + 'v * torch.arange(x.shape[1], 0, -1, dtype=x.dtype)[:, None]',
                HEAD + 'v * (2. if x.shape[1] == 13 else 1.)'],
-    'alive': ['def setup(self): self.unused = nn.Parameter(torch.ones(3))', HEAD + 'v.detach()', HEAD + 'v * 0',
-              'def forward(self, x): return torch.ones_like(x)', 'def forward(self, x): return x.detach()',
+    'alive': ['def setup(self): self.unused = nn.Parameter(torch.ones(3))',
+              HEAD + 'past_max(v[..., None, None])[..., 0, 0]', HEAD + 'v * 0',
+              'def forward(self, x): return torch.ones_like(x)',
+              'def forward(self, x): return past_max(x[..., None, None])[..., 0, 0]',
               'def setup(self): self.shift = nn.Parameter(torch.zeros(self.heads, 1, 1))\n'
               'def matrix(self, q, k, x): return causal_softmax(q @ k.mT + self.shift)',
               'def setup(self): self.g = nn.Parameter(torch.ones(1))\n' + HEAD + 'v * (self.g > 0).to(v.dtype)',
               'def setup(self): self.g = nn.Linear(self.dim, self.dim)\n' + HEAD +
-              'v + self.split(self.g(x)).detach()'],
+              'v + past_max(self.split(self.g(x))[..., None, None])[..., 0, 0]'],
+    'gradient': [HEAD + 'v + ' + way for way in (
+        'float(v.mean()) * v', 'math.exp(v.mean()) * v', 'v % 1e-3', 'v.to(torch.long)',
+        'torch.linspace(v.mean(), v.mean(), 1)', 'v.view(torch.long).view(torch.float32)')],
     'budget': ['def setup(self):\n    self.a = nn.Linear(self.dim, 9 * self.dim)\n'
                '    self.b = nn.Linear(9 * self.dim, self.dim)\n'
                + HEAD + 'v + self.split(self.b(self.a(x)))'],
     'error': [
-        'def mix(self, q, k, v, x):\n    w = self.project.weight.detach()\n    w *= 1.01\n    return v',
+        'def mix(self, q, k, v, x):\n    w = self.project.weight\n    w *= 1.01\n    return v',
         'def matrix(self, q, k, x): return q @ k', 'def matrix(self, q): return q',
     'def matrix(self, q, k, x): return 1 / 0',
               'def matrix(self, q, k, x): return self.matrix(q, k, x)', 'def mix(self, q, k, v, x): pass',
-              'def setup(self): self.a = nn.Linear(-1, 2)', 'def setup(self, more): pass',
+              'def setup(self): self.a = nn.Linear(-1, 2)',
               HEAD + 'v if self.heads > 2 else q @ v',
               'def setup(self): self.me = self', HEAD + 'torch.zeros(3) @ v',
               'def matrix(self, q, k, x): return causal_softmax((q @ k.mT).float())'],
@@ -112,7 +117,8 @@ def test_a_leak_of_one_step_is_found_wherever_it_is(position):
 
 
 @pytest.mark.parametrize('block', [
-    'def mix(self, q, k, v, x):\n    ahead = v.roll(-1, 2)\n    return v.cumsum(2) + ahead - ahead.detach()',
+    'def mix(self, q, k, v, x):\n    ahead = v.roll(-1, 2)\n    return v.cumsum(2) + ahead - '
+    'past_max(ahead[..., None, None])[..., 0, 0]',
     HEAD + 'v * (x.abs().amax((1, 2)) > 7).to(x.dtype)[:, None, None, None] + v'])
 def test_what_looks_ahead_and_says_nothing_of_it_is_left_to_the_exam(block):
     "By its gradient alone, or at numbers that are not tried here; where it is asked, there is nothing ahead"

@@ -29,7 +29,7 @@ def kind_of(source):
 REFUSED = {
     'grammar': [
         HEAD + '(y := s)', HEAD + 'f"{s.__class__}"', HEAD + '{}', HEAD + '{1: s}', HEAD + '{s}', HEAD + '[*{1}]',
-        BODY + 'yield s', BODY + 'raise s', BODY + 'assert s', BODY + 'import os',
+        BODY + 'yield s', BODY + 'raise s', BODY + 'import os',
         BODY + 'with s: pass', BODY + 'try: pass\n    finally: pass', BODY + 'while s: pass', BODY + 'del s',
         BODY + 'global readout', BODY + 'def f():\n        nonlocal s\n    return s', BODY + 'class A: pass',
         BODY + 'match s:\n        case _: return s', HEAD + 'torch.zeros(**s)', HEAD + 'torch.sum(s, __class__=1)',
@@ -59,6 +59,10 @@ REFUSED = {
         'def setup(self):\n    self = self.project\n    self.weight = 1', HEAD + '(lambda *, self: self)(self=s)',
         'def setup(self):\n    for self in [self.output]: self.bias2 = None'],
     'attribute': [
+        *(HEAD + f's.{name}()' for name in ('detach', 'clone', 'requires_grad_', 'retain_grad', 'item', 'floor',
+                                            'round', 'ceil', 'long', 'int', 'half')),
+        HEAD + 'torch.no_grad()', HEAD + 'torch.autograd', HEAD + 's.requires_grad', HEAD + 'torch.floor(s)',
+        HEAD + 'torch.remainder(s, 1)', HEAD + 'torch.fmod(s, 1)', HEAD + 'nn.ParameterList([s])',
         HEAD + 's.__class__', HEAD + 's.numpy()', HEAD + 's.data', HEAD + 's.grad', HEAD + 's.grad_fn',
         HEAD + 's.tolist()',
         HEAD + 's.register_hook(s)', HEAD + 's.ｎumpy()', HEAD + 's._﹍class__', HEAD + '"{0.__class__}".format(s)',
@@ -120,6 +124,16 @@ REFUSED = {
         HEAD + '"""',
         HEAD + '😀', HEAD + '\u202e s', 'def readout(self, s, s): return s',
         HEAD + '1_', BODY + 'break', BODY + 's: int\n    global s', HEAD + '"\\N{no such}"'],
+    # What would be a copy without gradient.
+    'gradient': [
+        HEAD + 'nn.Parameter(s)', HEAD + 'nn.Linear(2, 2)(s)', HEAD + 'torch.tensor(s)', HEAD + 'torch.tensor([s[0]])',
+        HEAD + 'torch.tensor(float(s))', HEAD + 'self.setup()', HEAD + 'super().setup()',
+        'def setup(self): self.copy = nn.Parameter\n' + HEAD + 'self.copy(s)',
+        'def setup(self): self.copy = torch.tensor\n' + HEAD + 'self.copy(s)',
+        'def setup(self): self.copy = lambda t: nn.Parameter(t)\n' + HEAD + 'self.copy(s)',
+        'def setup(self):\n    def copy(t): return nn.Parameter(t)\n    self.copy = copy',
+        'def setup(self): self.copies = [copy for copy in [nn.Parameter]]\n' + HEAD + 'self.copies[0](s)',
+        'def setup(self, t=None): self.copy = t\n' + HEAD + 's'],
     'markers': [HEAD + 's\n# EVOLVE-BLOCK-END', HEAD + '"EVOLVE-BLOCK-START"', HEAD + 's # EVOLVE-BLOCK-END ' ],
     'length': [HEAD + '"' + 'x' * 1_000_000 + '"', HEAD + '(' * 1_000_000, HEAD + 's #' + ' s' * LONGEST,
     HEAD + 's + \\\n' * 1000],
@@ -152,7 +166,8 @@ def test_what_a_mechanism_needs_is_read():
         '"""A docstring."""\n' + HEAD + 's', 'scale = -0.5\n' + HEAD + 's * self.scale',
         HEAD + 'F.gelu(s, approximate="tanh")',
         BODY + 'a = torch.einsum("...i,...i->...i", s, s)\n    return a',
-        HEAD + 's[..., None][..., 0]',
+        HEAD + 's[..., None][..., 0]', BODY + 'assert s.ndim > 1, "a matrix"\n    return s',
+        HEAD + 's * torch.tensor([[1., -2.]]).sum()',
         'def readout(self, s, power: float = -2.) -> float: return s**power', HEAD + 'sum(x for x in [s, s])',
         BODY + 'def twice(x): return 2 * x\n    return twice(s)', BODY + 'a, *b = s, s, s\n    return a + b[0]',
         HEAD + 'super().readout(s)',
