@@ -281,7 +281,7 @@ class _Learned(BaseModel):
     own: list[_Count]
     averaged: list[_Count]
     basis: list[Annotated[int, Field(ge=0, lt=1 << 53)]]
-    lineages: int
+    lineages: _Count
     expected: dict[str, dict[str, Annotated[float, Field(allow_inf_nan=False)]]]
 
     def check(self, mine: dict, path: Path) -> None:

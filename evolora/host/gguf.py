@@ -32,6 +32,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from .downloads import cache_folder
 from .leftovers import (check_keys, check_loaded, check_names, check_pre_tokenizer, mapped_keys, rotation,
                                     rotation_of_factors, set_rotation, unmapped_tensors)
+from .model_folder import check_counts
 from ..utils.files import digest, new_folder, read_json, sweep, write_whole
 
 # %% ../../nbs/04_host/07_gguf.ipynb #dee1b451
@@ -212,6 +213,7 @@ def _checked(header: Header) -> None:
     if about.get('split.count', 1) != 1: raise ValueError('it is one part of several; merge them with llama.cpp first')
     if not isinstance(layers, int) or not 1 <= layers <= len(header.tensors):
         raise ValueError(f'it promises {str(layers)[:20]} blocks and has {len(header.tensors)} tensors')
+    check_counts({key: x for key, x in about.items() if key.endswith(('.block_count', '.expert_count'))})
     if not about.get('tokenizer.ggml.tokens') or 'tokenizer.ggml.model' not in about:
         raise ValueError('it has no tokenizer; take a file of the whole model')
 
