@@ -8,10 +8,12 @@ from . import habit_host as habit_host
 from . import leftovers as leftovers
 from . import mechanisms as mechanisms
 from . import model as model
+from . import model_folder as model_folder
 from . import names as names
 from . import precision as precision
 from . import pretraining as pretraining
 from . import sampling as sampling
+from . import saved_state as saved_state
 from . import templates as templates
 from .fast_layers import (
     Beginnings as Beginnings, Causal as Causal, Decoder as Decoder, Glance as Glance, Grid as Grid,
@@ -56,9 +58,16 @@ from .gguf import (
 from .names import (
     EMBEDDED as EMBEDDED, HUB as HUB, host_id as host_id, host_source as host_source, public_name as public_name,
 )
+from .model_folder import (
+    check_counts as check_counts, check_folder as check_folder, check_weights as check_weights,
+)
 from .precision import (
     host_device as host_device, host_dtype as host_dtype, margin_of as margin_of,
     multiplies_bfloat16 as multiplies_bfloat16,
+)
+from .saved_state import (
+    Number as Number, check_tensors as check_tensors, plain_number as plain_number, read_number as read_number,
+    read_state as read_state, write_state as write_state,
 )
 from .templates import (
     MARK as MARK, Said as Said, check_template as check_template, control_tokens as control_tokens,

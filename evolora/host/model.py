@@ -37,7 +37,7 @@ from .downloads import KNOWN, SHIPPED, fetched, without_hub
 from .flops import FlopMeter
 from .gguf import gguf_config, plain_folder, read_header
 from .leftovers import check_config, check_loaded, check_no_adapter
-from .model_folder import check_folder, check_weights
+from .model_folder import check_weights
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
@@ -296,7 +296,6 @@ def read_config(name: str | Path):
     a_file = _is_file(name, source := host_source(name))
     with reading_model(name):
         if not a_file:
-            if isinstance(source, Path): check_folder(source)
             name, how = _where(source)
             return AutoConfig.from_pretrained(name, **how)
         config = gguf_config(source)
@@ -321,7 +320,6 @@ def _read(source: Path | str, dtype, device: torch.device,
         tokenizer.padding_side = 'left'
         return model.to(torch.float32 if dtype is None else host_dtype(dtype)), tokenizer, 'rounded blocks'
     name, how = _where(folder or source)
-    if isinstance(name, Path): check_folder(name)
     check_no_adapter(name)
     tokenizer = AutoTokenizer.from_pretrained(name, padding_side='left', **how)
     config = AutoConfig.from_pretrained(name, **how)
