@@ -158,8 +158,7 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
                                                    'file leaves out is as a bare `EcologyConfig` has it, not as '
                                                    'in a preset.')] = None,
         changes: Changes = None,
-        generations: Annotated[int, typer.Option(min=1, max=1_000_000,
-                            help='How many to live through, in total.')] = 40,
+        generations: Annotated[int, typer.Option(min=1, max=10**6, help='How many to live through, in total.')] = 40,
         seed: Annotated[int | None, typer.Option(min=0, help='0 by default; the same seed is the same run.')] = None,
         host: Annotated[str | None, typer.Option(help=HOSTS)] = None,
         out: Annotated[Path | None, typer.Option(help='A new folder; default: the next free one under runs/.')] = None,
@@ -362,8 +361,7 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
                                               'on which each question has four answers.')] = 'solvers',
           seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
           steps: Annotated[int | None,
-                           typer.Option(min=1, max=10_000_000,
-                                               help='Optimiser steps; default: as for the shipped host.')] = None,
+                           typer.Option(min=1, max=10**7, help='Optimiser steps; default: as the shipped one.')] = None,
           attention: Annotated[str | None, typer.Option(metavar='FILE|VARIANT', help='A mechanism in the place of '
                                'Qwen3\'s attention: a file with its source, or a standard one like '
                                '`matrix_mixers/semiseparable`. It is checked in a process that can do little else, '

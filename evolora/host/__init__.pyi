@@ -51,15 +51,15 @@ from .leftovers import (
     mapped_keys as mapped_keys, rotation as rotation, rotation_of_factors as rotation_of_factors,
     set_rotation as set_rotation, unmapped_tensors as unmapped_tensors,
 )
+from .model_folder import (
+    check_counts as check_counts, check_folder as check_folder, check_weights as check_weights,
+)
 from .gguf import (
     Header as Header, Tensor as Tensor, dequantise as dequantise, gguf_config as gguf_config, is_gguf as is_gguf,
     kept as kept, plain_folder as plain_folder, read_header as read_header, write_tiny_gguf as write_tiny_gguf,
 )
 from .names import (
     EMBEDDED as EMBEDDED, HUB as HUB, host_id as host_id, host_source as host_source, public_name as public_name,
-)
-from .model_folder import (
-    check_counts as check_counts, check_folder as check_folder, check_weights as check_weights,
 )
 from .precision import (
     host_device as host_device, host_dtype as host_dtype, margin_of as margin_of,

@@ -219,8 +219,9 @@ def _checked(header: Header) -> None:
     check_counts({key: x for key, x in about.items() if key.endswith(('.block_count', '.expert_count'))})
     if not about.get('tokenizer.ggml.tokens') or 'tokenizer.ggml.model' not in about:
         raise ValueError('it has no tokenizer; take a file of the whole model')
-    words, rows = about['tokenizer.ggml.tokens'], sum(t.shape[-1] for t in header.tensors if t.name == 'token_embd.weight')
-    if not type(words) is int or words > rows or header.entries > 8 * words + (1 << 16):       # each takes microseconds
+    words = about['tokenizer.ggml.tokens']
+    rows = sum(t.shape[-1] for t in header.tensors if t.name == 'token_embd.weight')
+    if type(words) is not int or words > rows or header.entries > 8 * words + (1 << 16):       # each takes microseconds
         raise ValueError(f'it has {header.entries:,} entries of lists and {str(words)[:20]} tokens, and weights for '
                          f'{rows:,} tokens')
 

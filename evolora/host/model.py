@@ -322,9 +322,8 @@ def _read(source: Path | str, dtype, device: torch.device,
     name, how = _where(folder or source)
     check_no_adapter(name)
     tokenizer = AutoTokenizer.from_pretrained(name, padding_side='left', **how)
-    config = AutoConfig.from_pretrained(name, **how)
+    check_weights(config := AutoConfig.from_pretrained(name, **how), name)
     check_config(config.to_dict(), config)
-    if isinstance(name, Path): check_weights(config, name)
     saved = getattr(config, 'dtype', None)
     model, found = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, output_loading_info=True,
                                                         dtype=host_dtype(dtype, device, saved), **how)

@@ -88,7 +88,9 @@ def read_state(path: str | Path, model: type[_State], *, format: str, advice: st
 def check_tensors(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor], path: str | Path,
                   advice: str) -> None:
     "ValueError where names, shapes or types of tensors are others than wanted"
-    def what(tensors, name): return f'{str(t.dtype)[6:]} {(*t.shape,)}' if (t := tensors.get(name)) is not None else 'none'
+    def what(tensors, name):
+        t = tensors.get(name)
+        return 'none' if t is None else f'{str(t.dtype)[6:]} {(*t.shape,)}'
     for name in sorted(found.keys() | wanted.keys()):
         if (mine := what(wanted, name)) != (theirs := what(found, name)):
             raise ValueError(f"{path} expected for the tensor {name!r:.80} {mine}, got {theirs}; {advice}")

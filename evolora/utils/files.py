@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['DEEPEST', 'sync', 'write_whole', 'append', 'truncate', 'check_new_folder', 'new_folder', 'sweep', 'remove_folder',
-           'in_home', 'digest', 'about', 'decoded', 'parse_json', 'open_file', 'checked_file', 'read_file',
+           'in_home', 'open_file', 'digest', 'about', 'decoded', 'parse_json', 'checked_file', 'read_file',
            'first_bytes', 'read_lines', 'read_json', 'read_yaml', 'taken', 'owner', 'note_aim', 'aim_of', 'locked']
 
 # %% ../../nbs/01_utils/02_files.ipynb #93d7e8a1
@@ -146,6 +146,20 @@ def in_home(path: str | Path, instead: str) -> Path: # what to do where there is
     except RuntimeError: raise ValueError(f"expected a home folder for {str(path)!r:.80}, got none (HOME is not set, "
                                           f"and the system does not know this user); {instead}") from None
 
+@contextmanager
+def open_file(path: str | Path, most: float = math.inf) -> Iterator[BinaryIO]: # bytes
+    "A plain file, open for reading; ValueError for a device, a pipe, a folder, or a larger file"
+    handle = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0))     # no pipe waits
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            kind = 'a folder' if stat.S_ISDIR(found.st_mode) else 'a device or a pipe'
+            raise ValueError(f"{path} expected a file, got {kind}; give a file")
+        if found.st_size > most:
+            raise ValueError(f"{path} expected at most {most} bytes, got {found.st_size}; give a smaller file")
+        with open(handle, 'rb', closefd=False) as file: yield file
+    finally: os.close(handle)
+
 def digest(path: str | Path, size: int | None = None) -> str:
     "SHA-256 of the first `size` bytes of a file, or of all; ValueError where there are fewer"
     sha, left = hashlib.sha256(), size
@@ -202,20 +216,6 @@ def parse_json(data: bytes, most: int = 1 << 20, *, gaps: bool = False): # NaN i
     except RecursionError: raise ValueError('it is nested too deeply') from None
     if data.count(b'[') + data.count(b'{') > DEEPEST: _check_depth(found)
     return found
-
-@contextmanager
-def open_file(path: str | Path, most: float = math.inf) -> Iterator[BinaryIO]: # bytes
-    "A plain file, open for reading; ValueError for a device, a pipe, a folder, or a larger file"
-    handle = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0))     # no pipe waits
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            kind = 'a folder' if stat.S_ISDIR(found.st_mode) else 'a device or a pipe'
-            raise ValueError(f"{path} expected a file, got {kind}; give a file")
-        if found.st_size > most:
-            raise ValueError(f"{path} expected at most {most} bytes, got {found.st_size}; give a smaller file")
-        with open(handle, 'rb', closefd=False) as file: yield file
-    finally: os.close(handle)
 
 def checked_file(path: str | Path, most: float = 1 << 26) -> Path:
     "The path of a file that `open_file` opens"

@@ -26,7 +26,8 @@ def host(): return tiny_host(hidden=16, layers=2)
 
 def jobs_saved(host, folder):
     "`evolora train`"
-    make = lambda: Training(host, expand_jobs([dict(name='a'), dict(name='b')], data=ROWS, validation=.2, steps=4, every=1))
+    jobs = expand_jobs([dict(name='a'), dict(name='b')], data=ROWS, validation=.2, steps=4, every=1)
+    make = lambda: Training(host, jobs)
     one = make()
     one.step()
     return save_training(one, folder), lambda: resume_training(make(), folder)
