@@ -66,7 +66,7 @@ def check_manifest(found, where: str | Path, advice: str, *, format: str, model:
                          "evolora")
 
 def check_parts(files: Mapping[str, dict], parts: Mapping[str, Part], where: str | Path, advice: str) -> None:
-    "ValueError that names the first part that is missing, unknown, or not as the files of a manifest have it"
+    "ValueError that names the first part that is missing, unknown, or differs from its entry"
     for name in sorted(files.keys() | parts.keys()):
         if name not in parts: raise ValueError(f"{where} expected a file {name!r:.80}, got none; {advice}")
         if name not in files: raise ValueError(f"{where} expected no file {name!r:.80}, which the manifest does not "
