@@ -18,7 +18,8 @@ from pathlib import Path
 import pandas as pd
 
 from ..ecology.run_folder import TABLES, Run, config_differences
-from ..utils.files import about, aim_of, checked_file, locked, owner, parse_json, read_json, remove_folder, taken
+from ..utils.files import (about, aim_of, locked, open_file, owner, parse_json, read_json, read_lines, remove_folder,
+                           taken)
 
 # %% ../../nbs/10_analysis/14_run_list.ipynb #rls00007
 _TAIL, LAST, _MOST = 1 << 18, 5, 1 << 53     # bytes at the end of a table; generations that are pooled; a count
@@ -27,7 +28,7 @@ def _last_rows(path: Path) -> list[dict]:
     "The last whole rows of a table of generations; ValueError where something else stands there"
     if not os.path.lexists(path): return []
     if path.is_symlink(): raise ValueError(f'{path.name} is a link, which is not followed')
-    with about(path.name), checked_file(path, math.inf).open('rb') as file:
+    with about(path.name), open_file(path) as file:
         start = max(0, file.seek(0, os.SEEK_END) - _TAIL)
         file.seek(start)
         lines = file.read(_TAIL).split(b'\n')[bool(start):-1]       # the first one may be the end of a line
@@ -138,7 +139,7 @@ def _of_study(folder: Path) -> dict:
     here = folder / 'cells'
     made = sum(p.suffix == '.json' for p in here.iterdir()) if here.is_dir() and not here.is_symlink() else 0
     if gathered.exists():
-        with checked_file(gathered, 1 << 30).open('rb') as file: made += sum(1 for _ in file)
+        with about(gathered.name): made += sum(1 for _ in read_lines(gathered, 1 << 26))
     return dict(state='done' if made >= cells else 'stopped', note=f'{made} of {cells} cells')
 
 def _of_training(folder: Path) -> dict:

@@ -160,13 +160,14 @@ def run(config: Annotated[str | None, typer.Option('--config', '--preset',
                                                    'file leaves out is as a bare `EcologyConfig` has it, not as '
                                                    'in a preset.')] = None,
         changes: Changes = None,
-        generations: Annotated[int, typer.Option(min=1, help='How many to live through, in total.')] = 40,
+        generations: Annotated[int, typer.Option(min=1, max=10**6, help='How many to live through, in total.')] = 40,
         seed: Annotated[int | None, typer.Option(min=0, help='0 by default; the same seed is the same run.')] = None,
         host: Annotated[str | None, typer.Option(help=HOSTS)] = None,
         out: Annotated[Path | None, typer.Option(help='A new folder; default: the next free one under runs/.')] = None,
         resume: Annotated[Path | None, typer.Option(help='Go on with the run in this folder.')] = None,
-        every: Annotated[int, typer.Option(min=1, help='Generations between checkpoints.')] = 10,
-        patience: Annotated[int, typer.Option(min=0, help='Stop after so many generations in a row without a right '
+        every: Annotated[int, typer.Option(min=1, max=1_000_000, help='Generations between checkpoints.')] = 10,
+        patience: Annotated[int, typer.Option(min=0, max=1_000_000,
+                            help='Stop after so many generations in a row without a right '
                                               'answer, and print why; exit code 3. 0: never stop for that.')] = 3,
         track: Track = None,
         no_calibrate: Annotated[bool, typer.Option('--no-calibrate', help='Do not measure a new host first: take the '
@@ -325,7 +326,7 @@ def lab(folder: Annotated[Path, typer.Argument(help='Where your copies of the no
 def tasks(out: Annotated[Path, typer.Option(help='A new file of JSON lines.')],
           family: Annotated[str, typer.Option(help='A family such as math, or `all`: the usual ones.')] = 'all',
           split: Annotated[str, typer.Option(help='train, selection, gate or holdout.')] = 'train',
-          n: Annotated[int, typer.Option(min=1, help='How many tasks.')] = 100,
+          n: Annotated[int, typer.Option(min=1, max=1_000_000, help='How many tasks.')] = 100,
           depth: Annotated[int | None, typer.Option(min=1, max=4, help='One depth; default: 1 to 3.')] = None,
           seed: Annotated[int, typer.Option(min=0, help='The same seed writes the same file.')] = 0):
     "Write tasks to a file: question, gold answer and what its grader needs."
@@ -357,7 +358,7 @@ def train(out: Annotated[Path, typer.Option(help='A new folder, or one with a ch
                                               'on which each question has four answers.')] = 'solvers',
           seed: Annotated[int, typer.Option(min=0, help='Seed of weights and documents; the shipped host has 0.')] = 0,
           steps: Annotated[int | None,
-                           typer.Option(min=1, help='Optimiser steps; default: as for the shipped host.')] = None,
+                           typer.Option(min=1, max=10**7, help='Optimiser steps; default: as the shipped one.')] = None,
           attention: Annotated[str | None, typer.Option(metavar='FILE|VARIANT', help='A mechanism in the place of '
                                'Qwen3\'s attention: a file with its source, or a standard one like '
                                '`matrix_mixers/semiseparable`. It is checked in a process that can do little else, '

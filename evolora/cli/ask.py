@@ -44,7 +44,7 @@ def ask(run: Annotated[Path, typer.Argument(help='The folder of a run.')],
                                              'host.')] = 'auto',
         strategy: Annotated[str, typer.Option(help='route: the most believed answers; vote: the majority of a team; '
                                               'verify: a second one checks what the others propose.')] = 'route',
-        max_new_tokens: Annotated[int, typer.Option(min=1, help='Longest answer, in tokens.')] = 48,
+        max_new_tokens: Annotated[int, typer.Option(min=1, max=8192, help='Longest answer, in tokens.')] = 48,
         interactive: Annotated[bool, typer.Option('--interactive', '-i', help='Ask what standard input says, a line a '
                                                                               'question.')] = False):
     "Ask the organelles of a run: each answer, the choice, and why."

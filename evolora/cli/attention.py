@@ -26,13 +26,15 @@ attention_app = typer.Typer(no_args_is_help=True,
 
 _TIER = Annotated[str, typer.Option(help='tiny (seconds), small (half a minute a seed), seed (12 minutes a seed), gpu '
                                     '(100,000 steps of the seed tier, with larger batches: weeks without a GPU).')]
-_STEPS = Annotated[int | None, typer.Option(min=1, help='Steps of each training, if others than those of the tier.')]
+_STEPS = Annotated[int | None, typer.Option(min=1, max=10_000_000,
+                    help='Steps of each training, if others than those of the tier.')]
 _VOCAB = Annotated[int | None, typer.Option(help='Tokens, if others than those of the tier: 128 or 256 are bytes; '
                                             'more, like 16384, are pairs learned from the corpus.')]
 _DEVICE = Annotated[str, typer.Option(help='cpu, or cuda, where candidates are contained less well.')]
 _CORPUS = Annotated[Path | None, typer.Option(help='A text file or folder to train on; default: the standard library '
                                               'of this Python.')]
-_WORKERS = Annotated[int, typer.Option(min=1, help='Jobs side by side, each on a core of its own; all trainings of '
+_WORKERS = Annotated[int, typer.Option(min=1, max=1024,
+                    help='Jobs side by side, each on a core of its own; all trainings of '
                                            'a mechanism are one job.')]
 _CACHE = Annotated[Path | None, typer.Option(help='Where trainings are kept; default: evolora/attention in '
                                              '$XDG_CACHE_HOME or ~/.cache.')]
@@ -106,7 +108,8 @@ def evaluate(mechanism: Annotated[str, typer.Argument(help='A file with a progra
                                                       'coefficient_dynamics/delta or controls/mean.')],
              tier: _TIER = 'small',
              steps: _STEPS = None, vocab: _VOCAB = None, device: _DEVICE = 'cpu',
-             seeds: Annotated[int, typer.Option(min=2, help='Trainings of each size, paired with softmax.')] = 2,
+             seeds: Annotated[int, typer.Option(min=2, max=10_000,
+                                 help='Trainings of each size, paired with softmax.')] = 2,
              corpus: _CORPUS = None, workers: _WORKERS = 1, cache: _CACHE = None, ray: _RAY = None,
              secret: _SECRET = None,
              first: Annotated[int, typer.Option(min=0, help='The first of the seeds, to repeat a measurement or to '
@@ -232,18 +235,21 @@ def evolve(context: typer.Context,
            proposer: Annotated[str, typer.Option(help='grammar (known parts, offline), ast (edits of the code, '
                                                  'offline), llm (a language model, see --url), openevolve (needs '
                                                  "`pip install 'evolora[attention]'` and --url).")] = 'grammar',
-           budget: Annotated[int, typer.Option(min=1, help='Candidates, invalid ones included; for openevolve, answers '
+           budget: Annotated[int, typer.Option(min=1, max=1_000_000,
+                               help='Candidates, invalid ones included; for openevolve, answers '
                                                 'of the model.')] = 35,
            control: Annotated[bool, typer.Option('--control', help='Draw from the grammar without looking at what '
                                                  'was found.')] = False,
            tier: _TIER = 'small', steps: _STEPS = None, vocab: _VOCAB = None, device: _DEVICE = 'cpu',
-           seeds: Annotated[int, typer.Option(min=2, help='Trainings of each size of a candidate.')] = 2,
+           seeds: Annotated[int, typer.Option(min=2, max=10_000, help='Trainings of each size of a candidate.')] = 2,
            seed: Annotated[int, typer.Option(min=0, help='One for everything that is drawn.')] = 0,
            score: Annotated[str, typer.Option(help='paired_gain, slope or slope_lcb: what is selected for. All are '
                                               'written down.')] = 'paired_gain',
-           batch: Annotated[int, typer.Option(min=1, help='Candidates proposed before any of them is measured; no '
+           batch: Annotated[int, typer.Option(min=1, max=10_000,
+                               help='Candidates proposed before any of them is measured; no '
                                               'more than these are trained side by side.')] = 4,
-           patience: Annotated[int | None, typer.Option(min=1, help='Candidates without an improvement that end it; '
+           patience: Annotated[int | None, typer.Option(min=1, max=1_000_000,
+                               help='Candidates without an improvement that end it; '
                                'default: 20, and never for a control.')] = None,
            out: Annotated[Path | None, typer.Option(help='A new folder; default: the next free one under '
                                                     'searches/.')] = None,
@@ -303,8 +309,8 @@ def report(context: typer.Context, folder: Annotated[Path, typer.Argument(help='
            rescore: Annotated[bool, typer.Option('--rescore', help='Measure the best again, on fresh seeds; those '
                                                   'of the control too.')] = False,
            tier: Annotated[str | None, typer.Option(help='For --rescore; default: that of the search.')] = None,
-           seeds: Annotated[int, typer.Option(min=2, help='Fresh seeds.')] = 4,
-           top: Annotated[int, typer.Option(min=1, help='How many of the best.')] = 3,
+           seeds: Annotated[int, typer.Option(min=2, max=10_000, help='Fresh seeds.')] = 4,
+           top: Annotated[int, typer.Option(min=1, max=1000, help='How many of the best.')] = 3,
            workers: _WORKERS = 2, ray: _RAY = None, cache: _CACHE = None):
     "Write report.md with charts into the folder of a search."
     from evolora.attention.report.search_report import account

@@ -18,7 +18,8 @@ from ..utils.terminal import progress, show, visible
 
 # %% ../../nbs/16_cli/05_baselines.ipynb #10bd26c5
 def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a checkpoint to go on from.')],
-        examples: Annotated[int | None, typer.Option(min=1, help='Train on so many gold answers, each once.')] = None,
+        examples: Annotated[int | None, typer.Option(min=1, max=10_000_000,
+                            help='Train on so many gold answers, each once.')] = None,
         gflops: Annotated[float | None, typer.Option(min=1e-3, callback=finite, help='Train for so many GFLOPs '
                                                      'instead, as many as an ecology had, say.')] = None,
         families: Annotated[str, typer.Option(help='Families such as `math,string.sort`, also of your own, and cells '
@@ -55,7 +56,8 @@ def sft(out: Annotated[Path, typer.Option(help='A new folder, or one with a chec
 # %% ../../nbs/16_cli/05_baselines.ipynb #3ec30a30
 def holdout(runs: Annotated[list[Path], typer.Argument(help='Folders of finished runs, of `evolora sft`, or of peft '
                                                        'adapters.')],
-            n: Annotated[int, typer.Option(min=24, help='Questions in distribution; for the default cells also as many '
+            n: Annotated[int, typer.Option(min=24, max=100_000,
+                                help='Questions in distribution; for the default cells also as many '
                                        'out of it.')] = 512,
             host: Annotated[str | None, typer.Option(help='The host of a peft adapter that does not say where its own '
                                                      'is.')] = None,

@@ -45,13 +45,15 @@ JSON = Annotated[bool, typer.Option('--json', help='One JSON object on the last 
 QUICK = Annotated[bool, typer.Option('--quick', help='A small part, in at most 45 seconds.')]
 OUT = Annotated[Path | None, typer.Option(help='A new file for the JSON object.')]
 HOST = Annotated[str, typer.Option(help='`embedded`, a model folder, or a Hugging Face id.')]
-SEEDS = Annotated[int | None, typer.Option(min=1, help='So many seeds, from 1. Default: as the study says.')]
+SEEDS = Annotated[int | None, typer.Option(min=1, max=10_000,
+                    help='So many seeds, from 1. Default: as the study says.')]
 JOBS = Annotated[int, typer.Option(min=1, max=1024, help='Processes, one thread each.')]
 
 # %% ../../nbs/16_cli/06_bench.ipynb #b62ec0de
 @bench_app.command()
 def throughput(json: JSON = False, quick: QUICK = False, out: OUT = None, host: HOST = 'embedded',
-               repeats: Annotated[int, typer.Option(min=1, help='Repeats of our own runs; a third for others.')] = 9):
+               repeats: Annotated[int, typer.Option(min=1, max=10_000,
+                                   help='Repeats of our own runs; a third for others.')] = 9):
     "Tokens per second of host and population, against transformers and peft; takes a quarter of an hour."
     new_file(out)
     from evolora.experiments import speed
@@ -173,7 +175,7 @@ def hosts(json: JSON = False, quick: QUICK = False, out: OUT = None):
 # %% ../../nbs/16_cli/06_bench.ipynb #bnk00001
 @bench_app.command(epilog='Ray is tried where it is installed.')
 def study(json: JSON = False, quick: QUICK = False, out: OUT = None,
-          kills: Annotated[int, typer.Option(min=1, help='Kills of drivers and workers.')] = 20,
+          kills: Annotated[int, typer.Option(min=1, max=100_000, help='Kills of drivers and workers.')] = 20,
           seed: Annotated[int, typer.Option(min=0, help='Of the moments of the kills.')] = 0):
     "Is the driver of studies cheap, parallel, the same everywhere and hard to kill? Takes about half an hour."
     new_file(out)
@@ -199,8 +201,8 @@ def _new(folder: Path) -> Path:
 @bench_app.command(epilog='Runs of all presets are killed between and inside of writes, and gone on with. Then good '
                           'folders are damaged. Last, checkpoints of 64 organelles are timed.')
 def resume(json: JSON = False, quick: QUICK = False, out: OUT = None,
-           kills: Annotated[int, typer.Option(min=1, help='Kills, evenly over the presets.')] = 100,
-           cases: Annotated[int, typer.Option(min=1, help='Damaged inputs.')] = 500,
+           kills: Annotated[int, typer.Option(min=1, max=100_000, help='Kills, evenly over the presets.')] = 100,
+           cases: Annotated[int, typer.Option(min=1, max=1_000_000, help='Damaged inputs.')] = 500,
            seed: Annotated[int, typer.Option(min=0, help='Of the moments and of the damages.')] = 0):
     "What does a run survive: kills, damaged files, strangers? Takes about a quarter of an hour."
     new_file(out)
@@ -225,7 +227,7 @@ def resume(json: JSON = False, quick: QUICK = False, out: OUT = None,
                           'cent planted, from twenty pairs of trainings. With --cache, what was stopped goes on.')
 def attention(json: JSON = False, quick: QUICK = False, out: OUT = None,
               framework: Annotated[str, typer.Option(help='Whose softmax is the baseline.')] = 'matrix_mixers',
-              workers: Annotated[int, typer.Option(min=1, help='Trainings side by side.')] = 2,
+              workers: Annotated[int, typer.Option(min=1, max=1024, help='Trainings side by side.')] = 2,
               cache: Annotated[Path | None, typer.Option(help='A folder to keep trainings in.')] = None):
     "Does the measure of mechanisms measure, and can it be fooled? Takes about an hour on two cores."
     new_file(out)
@@ -259,7 +261,8 @@ def attention(json: JSON = False, quick: QUICK = False, out: OUT = None,
 @bench_app.command(epilog='The preset `ecology` lives each generation twice, alone and under a lab. Then `debug` lives '
                           '1,000 generations for a page. Chromium, if there is one, opens it and the first notebook.')
 def lab(json: JSON = False, quick: QUICK = False, out: OUT = None,
-        pairs: Annotated[int, typer.Option(min=1, help='Blocks of five generations that are lived twice.')] = 8):
+        pairs: Annotated[int, typer.Option(min=1, max=10_000,
+                            help='Blocks of five generations that are lived twice.')] = 8):
     "Does it disturb to be watched, and can what is shown be opened and read? Takes about ten minutes."
     new_file(out)
     from evolora.experiments import lab_overhead

@@ -100,7 +100,8 @@ def assimilation(json: JSON = False, quick: QUICK = False, host: HOST = 'embedde
 @bench_app.command(epilog='The study `worlds` of nbs/experiments without its tuning, on the host `habits`: all arms '
                           'meet the same questions in the same rounds. A second call makes the lives that are missing.')
 def worlds(json: JSON = False, quick: QUICK = False, seeds: SEEDS = None, jobs: JOBS = 2,
-           generations: Annotated[int, typer.Option(min=4, help='Of 128 answers each; the second half counts.')] = 64,
+           generations: Annotated[int, typer.Option(min=4, max=100_000,
+                               help='Of 128 answers each; the second half counts.')] = 64,
            out: Annotated[Path | None, typer.Option(help='Its folder: new, or of this study. Default: '
                                                     'runs/study-worlds-bench.')] = None):
     "Who copes when what is right changes without notice? Twelve arms side by side; takes about half an hour."
@@ -168,7 +169,8 @@ def selection(json: JSON = False, quick: QUICK = False, seeds: SEEDS = None, job
 @bench_app.command(epilog='First `evolora host fetch smollm2-135m-q4`. Every life of the experiment is a file, and a '
                           'second call makes those that are missing; `--seeds 0` leaves the experiment out.')
 def real(json: JSON = False, quick: QUICK = False, host: HOST = 'smollm2-135m-q4',
-         seeds: Annotated[int, typer.Option(min=0, help='So many seeds of the experiment, from 1; ten make a '
+         seeds: Annotated[int, typer.Option(min=0, max=10_000,
+                             help='So many seeds of the experiment, from 1; ten make a '
                                             'headline.')] = 10,
          jobs: Annotated[int, typer.Option(min=1, max=1024, help='Processes of the experiment, one thread '
                                            'each.')] = 2,

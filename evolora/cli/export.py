@@ -23,7 +23,8 @@ def export(run: Annotated[Path, typer.Argument(help='The folder of a run, or of 
            layout: Annotated[str, typer.Option('--format', help='`peft`: an adapter for peft and vLLM; `merged`: the '
                                                'whole model with the adapter added in; `gguf`: an adapter for '
                                                'llama.cpp.')] = 'peft',
-           n: Annotated[int, typer.Option(min=24, help='Selection questions for the numbers on the card of '
+           n: Annotated[int, typer.Option(min=24, max=100_000,
+                               help='Selection questions for the numbers on the card of '
                                        'an organelle.')] = 480,
            host: Annotated[str | None, typer.Option(help='The host of a peft adapter that does not say where its own '
                                                     'is.')] = None):

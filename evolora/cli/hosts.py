@@ -93,7 +93,7 @@ def fetch(name: Annotated[str, typer.Argument(metavar='NAME', help=_FETCH)],
 # %% ../../nbs/16_cli/03_hosts.ipynb #96c1f813
 @host_app.command()
 def measure(host: Annotated[str, typer.Option(help=HOSTS)] = 'embedded',
-            n: Annotated[int, typer.Option(min=8, help='Selection tasks per family.')] = 96,
+            n: Annotated[int, typer.Option(min=8, max=100_000, help='Selection tasks per family.')] = 96,
             families: Annotated[str, typer.Option(help='Families and cells, like `regex.explain,math:4`; `all`: those '
                                                   'of the default world.')] = 'all',
             form: Annotated[str, typer.Option(help='How questions are put: `plain`, `instruction`, `shots` or `both`; '

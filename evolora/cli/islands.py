@@ -40,11 +40,13 @@ def _title(islands) -> str:
     return f'{sum(r["generation"] for r in rows)} generations on {len(rows)} islands'
 
 def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How many. Default: 4.')] = None,
-            migrate_every: Annotated[int | None, typer.Option(min=1, help='Generations between two departures. '
+            migrate_every: Annotated[int | None, typer.Option(min=1, max=1_000_000,
+                                help='Generations between two departures. '
                                                                           'Default: 5.')] = None,
             topology: Annotated[str | None, typer.Option(help='Who sends to whom: ring (default), star, full or '
                                                          'none.')] = None,
-            generations: Annotated[int, typer.Option(min=1, help='How many each island lives through, in total; whole '
+            generations: Annotated[int, typer.Option(min=1, max=1_000_000,
+                                help='How many each island lives through, in total; whole '
                                                      'epochs.')] = 20,
             config: Annotated[str | None, typer.Option('--config', '--preset', help='As for `evolora run`.')] = None,
             changes: Changes = None,
@@ -54,14 +56,16 @@ def islands(n: Annotated[int | None, typer.Option(min=2, max=10_000, help='How m
             out: Annotated[Path | None, typer.Option(help='A new folder; default: the next free one under '
                                                      'runs/.')] = None,
             resume: Annotated[Path | None, typer.Option(help='Go on with the islands in this folder.')] = None,
-            apart: Annotated[int | None, typer.Option(min=0, help='In a world that changes: periods that each island '
+            apart: Annotated[int | None, typer.Option(min=0, max=1_000_000,
+                                help='In a world that changes: periods that each island '
                                                       'is ahead of the one before.')] = None,
             migrants: Annotated[int | None, typer.Option(min=1, max=64, help='For each neighbour. Default: 1.')] = None,
             no_wait: Annotated[bool, typer.Option('--no-wait', help='An island takes the migrants that have come, and '
                                                   'waits for none; nothing repeats to the bit.')] = False,
             ray: Annotated[str | None, typer.Option(help='The address of a Ray cluster, or `local`; default: '
                                                     'RAY_ADDRESS, where it is set.')] = None,
-            workers: Annotated[int | None, typer.Option(min=1, help='Islands that live at the same time there. '
+            workers: Annotated[int | None, typer.Option(min=1, max=10_000,
+                                help='Islands that live at the same time there. '
                                                         'Default: as many as there is room for.')] = None,
             cpus: Annotated[float | None, typer.Option(min=.001, max=1024, help='Cores that an island takes there. '
                                                        'Default: 1.')] = None,

@@ -27,9 +27,10 @@ def preset_for(host: str) -> str:
     return USUAL if host in SHIPPED else 'real'
 
 def _value(text: str):
-    for read in (json.loads, float):
+    from evolora.utils.files import parse_json
+    for read in (lambda text: parse_json(text.encode()), float):
         try: return read(text)
-        except (ValueError, RecursionError): continue
+        except ValueError: continue
     return text
 
 def changes_of(told: Sequence[str] | None) -> dict[str, object]:

@@ -21,7 +21,7 @@ from rich.text import Text
 from ..ecology.record import row_text
 from ..ecology.run_folder import Run
 from ..islands.islands_folder import is_islands, status_of
-from ..utils.files import aim_of, checked_file, owner, parse_json, taken
+from ..utils.files import aim_of, open_file, owner, parse_json, taken
 from ..utils.terminal import brief_time, visible
 
 # %% ../../nbs/16_cli/02_watch.ipynb #a1d984e8
@@ -43,7 +43,7 @@ class Tail:
     def rows(self) -> Iterator[dict]:
         "The rows since the last call, or all if what was read last is gone; lines that are no row are left out"
         if not self.path.exists(): return self._again() if self.at else None
-        with checked_file(self.path, 1 << 30).open('rb') as file:
+        with open_file(self.path, 1 << 28) as file:
             file.seek(self.at - len(known := self.last + self.rest))
             if file.read(len(known)) != known:
                 self._again()

@@ -6,7 +6,6 @@
 __all__ = ['write_checkpoint', 'checkpoints', 'prune', 'read_manifest', 'verified', 'read_checkpoint', 'read_births']
 
 # %% ../../nbs/07_ecology/15_checkpoint_files.ipynb #e4095962
-import hashlib
 import json
 import math
 import os
@@ -23,7 +22,8 @@ from .ecology import Ecology
 from .state import births_of, restore, state_of
 from ..host.adapters import Factors, check_factors, read_tensors
 from ..organelles.population import Population
-from ..utils.files import checked_file, digest, new_folder, parse_json, read_file, read_json, write_whole
+from ..utils.files import checked_file, new_folder, parse_json, read_file, read_json, write_whole
+from ..utils.manifest import Entry, Manifest, check_manifest, check_parts, entries, sealed
 
 # %% ../../nbs/07_ecology/15_checkpoint_files.ipynb #5e4286db
 _MARK = '$tensor'
@@ -46,10 +46,11 @@ def _unpacked(tree, tensors: dict[str, torch.Tensor]):
 _FORMAT, _MOST, _LARGEST = 'evolora.checkpoint.5', 1 << 28, 1 << 34     # bytes of the tree, and of the tensors
 _NAME = re.compile(r'[0-9]{6,12}')
 
-def _own(manifest: dict) -> str:
-    "The fingerprint of a manifest"
-    rest = {k: v for k, v in manifest.items() if k != 'sha256'}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+class _Lived(Manifest):
+    "The manifest of a run's checkpoint"
+    generation: int
+    run: str                    # SHA-256 of run.json
+    tables: dict[str, Entry]    # what was written so far
 
 def _files(folder: Path) -> dict[str, Path]:
     "Every file in a checkpoint but the manifest, by its name there"
@@ -67,10 +68,8 @@ def write_checkpoint(folder: str | Path, ecology: Ecology, *, # the folder of th
         write_whole(draft / 'state.safetensors', safetensors.torch.save(tensors))
         write_whole(draft / 'state.json', json.dumps(tree, allow_nan=False))
         manifest = {'format': _FORMAT, 'version': __version__, 'generation': ecology.generation, 'run': run,
-                    'tables': tables or {},
-                    'files': {name: {'bytes': p.stat().st_size, 'sha256': digest(p)}
-                              for name, p in _files(draft).items()}}
-        write_whole(draft / 'manifest.json', json.dumps(manifest | {'sha256': _own(manifest)}, indent=1) + '\n')
+                    'tables': tables or {}, 'files': entries(_files(draft))}
+        write_whole(draft / 'manifest.json', json.dumps(sealed(manifest), indent=1) + '\n')
     return Path(folder) / 'checkpoints' / f'{ecology.generation:06}'
 
 # %% ../../nbs/07_ecology/15_checkpoint_files.ipynb #f072bedf
@@ -99,15 +98,7 @@ def read_manifest(folder: str | Path) -> dict:
     folder = Path(folder)
     try: found = read_json(folder / 'manifest.json', 1 << 20)
     except ValueError as e: raise ValueError(f"{str(e).removesuffix('; get it again')}; {_RESTORE}") from None
-    kinds = {'format': str, 'version': str, 'generation': int, 'run': str, 'tables': dict, 'files': dict, 'sha256': str}
-    fits = found.keys() == kinds.keys() and all(type(found[k]) is kind for k, kind in kinds.items())
-    listed = [*found['files'].values(), *found['tables'].values()] if fits else [None]
-    if not all(isinstance(x, dict) and x.keys() == {'bytes', 'sha256'} and type(x['bytes']) is int and x['bytes'] >= 0
-               and isinstance(x['sha256'], str) for x in listed) or found['sha256'] != _own(found):
-        raise ValueError(f"{folder / 'manifest.json'} expected a manifest as it was written, got another; {_RESTORE}")
-    if found['format'] != _FORMAT:
-        raise ValueError(f"{folder} expected format {_FORMAT}, got {found['format']!r:.40}; it needs another version "
-                         "of evolora")
+    check_manifest(found, folder / 'manifest.json', _RESTORE, format=_FORMAT, model=_Lived)
     return found
 
 _RESTORE = 'restore this checkpoint from a copy, or remove its folder to go on from an earlier checkpoint'
@@ -116,18 +107,11 @@ def verified(folder: str | Path) -> dict:
     "The manifest of a checkpoint, after every file has been compared with it; ValueError names the first that differs"
     folder = Path(folder)
     manifest, there = read_manifest(folder), _files(folder)
-    for name in sorted(manifest['files'].keys() | there.keys()):
-        if name not in there: raise ValueError(f"{folder} expected a file {name!r:.80}, got none; {_RESTORE}")
-        if name not in manifest['files']:
-            raise ValueError(f"{folder} expected no file {name!r:.80}, which the manifest does not know; {_RESTORE}")
-        known, path = manifest['files'][name], there[name]
+    for path in there.values():
         if path.is_symlink() or not path.is_file():
             raise ValueError(f"{path} expected a file, got something else; {_RESTORE}")
         checked_file(path, _LARGEST)
-        if (size := path.stat().st_size) != known['bytes']:
-            raise ValueError(f"{path} expected {known['bytes']} bytes, got {size}; {_RESTORE}")
-        if digest(path) != known['sha256']:
-            raise ValueError(f"{path} expected the bytes that were written, got others; {_RESTORE}")
+    check_parts(manifest['files'], there, folder, _RESTORE)
     return manifest
 
 # %% ../../nbs/07_ecology/15_checkpoint_files.ipynb #2680e231

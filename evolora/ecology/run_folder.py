@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from .. import __version__
-from ..utils.files import append, checked_file, new_folder, parse_json, truncate, write_whole
+from ..utils.files import append, new_folder, open_file, parse_json, read_file, read_lines, truncate, write_whole
 from ..utils.terminal import MAX_THREADS
 from ..utils.text import escape
 
 # %% ../../nbs/07_ecology/14_run_folder.ipynb #84e5db0a
-_MAX_LINE, _MAX_TABLE = 1 << 20, 1 << 30 # bytes; a run.json is one line in this sense
+_MAX_LINE, _MAX_TABLE = 1 << 20, 1 << 28 # bytes; a run.json is one line in this sense
 
 TABLES = {
     'episodes': dict(generation=int, question=int, organelle=str, family=str, depth=int, difficulty=float, task=str,
@@ -230,10 +230,8 @@ def _record(folder: Path) -> dict:
     path = folder / 'run.json'
     if not path.is_file():
         raise ValueError(f"expected a run folder (with run.json), got {folder}; make one with `evolora run --out DIR`")
-    if (size := path.stat().st_size) > _MAX_LINE:
-        raise ValueError(f"{path}: expected at most {_MAX_LINE} bytes, got {size}; this was not written by evolora")
     repair = 'restore it from a copy, or make a new run with `evolora run --out DIR`'
-    try: record = parse_json(path.read_bytes())
+    try: record = parse_json(read_file(path, _MAX_LINE), _MAX_LINE)
     except ValueError as error: raise ValueError(f"{path}: expected JSON, got {error}; {repair}") from None
     if wrong := _check_keys(record, _RECORD) or _record_misfits(record): raise ValueError(f"{path}: {wrong}; {repair}")
     return record
@@ -242,7 +240,7 @@ def _record(folder: Path) -> dict:
 def _stump(path: Path) -> tuple[int, bool]:
     "Bytes at the end of a table that are no whole row, and whether the file wants a line end before the next row"
     if not path.exists(): return 0, False
-    with checked_file(path, math.inf).open('rb') as file:
+    with open_file(path) as file:
         file.seek(max(0, path.stat().st_size - _MAX_LINE))
         tail = file.read()
     last = tail[tail.rfind(b'\n', 0, len(tail) - 1) + 1:]
@@ -263,7 +261,7 @@ def _begin(folder: Path, record: dict, fill: Callable[[Path], None]) -> None:
 def _count(path: Path) -> int:
     "Rows in a table, without reading them"
     if not path.is_file(): return 0
-    with path.open('rb') as file: return sum(block.count(b'\n') for block in iter(lambda: file.read(1 << 20), b''))
+    with open_file(path) as file: return sum(block.count(b'\n') for block in iter(lambda: file.read(1 << 20), b''))
 
 # %% ../../nbs/07_ecology/14_run_folder.ipynb #df1765b1
 @dataclass(frozen=True, repr=False)
@@ -353,19 +351,21 @@ def _rows(path: Path, columns: dict[str, type]) -> list[dict]:
     if (size := path.stat().st_size) > _MAX_TABLE:
         raise ValueError(f"{path}: expected at most {_MAX_TABLE} bytes, got {size}; read it in pieces with "
                          f"pandas.read_json(…, lines=True, chunksize=…)")
-    lines = path.read_bytes().split(b'\n')
-    if not lines[-1]: lines.pop()
-    rows = []
-    for number, line in enumerate(lines, 1):
+    rows, torn = [], None
+    for number, line in read_lines(path, _MAX_LINE, _MAX_TABLE):
+        if torn: break
         try: row = parse_json(line)
         except ValueError as error:
-            if number < len(lines):
-                raise ValueError(f"{path} line {number}: expected one JSON object, got {error}; {_RESTORE}") from None
-            warnings.warn(f"{path} line {number} is torn, {len(line)} bytes were skipped; "
-                          f"the {number - 1} rows before it are read", stacklevel=3)
-            break
+            torn = error, line
+            continue
         if wrong := _check_keys(row, columns): raise ValueError(f"{path} line {number}: {wrong}; {_RESTORE}")
         rows.append(row)
+    if not torn: return rows
+    error, line = torn
+    if number > len(rows) + 1:
+        raise ValueError(f"{path} line {len(rows) + 1}: expected one JSON object, got {error}; {_RESTORE}")
+    warnings.warn(f"{path} line {number} is torn, {len(line)} bytes were skipped; "
+                  f"the {len(rows)} rows before it are read", stacklevel=3)
     return rows
 
 def frame(table: str, rows: list[dict]) -> pd.DataFrame:
@@ -377,6 +377,8 @@ def frame(table: str, rows: list[dict]) -> pd.DataFrame:
             data[name] = pd.Series(data[name], dtype=object if kind in (dict, list) else kind)
     return pd.DataFrame(data, columns=list(columns))
 
+_ONE_ROW = 'generations', 'evolution', 'timings'       # tables with at most one row per generation
+
 def read(folder, table: str) -> pd.DataFrame:
     "A table of the run in a folder, typed; missing numbers are NaN, and a torn last line is warned about and left out"
     path, columns = Run.open(folder).path(table), _columns(table)
@@ -387,6 +389,10 @@ def read(folder, table: str) -> pd.DataFrame:
             number, wrong = next((n, wrong) for n, value in enumerate(values, 1)
                                  if (wrong := _misfit(name, kind, value)))
             raise ValueError(f"{path} line {number}: {wrong}; {_RESTORE}")
+    for number, (row, last) in enumerate(zip(rows[1:], rows), 2) if table in _ONE_ROW else ():
+        if row['generation'] <= last['generation']: raise ValueError(
+            f"{path} line {number}: expected a later generation than {last['generation']}, got {row['generation']}; "
+            f"{_RESTORE}")
     return frame(table, rows)
 
 # %% ../../nbs/07_ecology/14_run_folder.ipynb #0971e581

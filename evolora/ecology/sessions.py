@@ -27,7 +27,7 @@ from .run_folder import TABLES, Run, begin, differences
 from ..host.adapters import Factors
 from ..host.model import Host, recorded_host
 from ..organelles.population import Population
-from ..utils.files import about, digest, locked, note_aim, parse_json, sweep, sync, truncate, write_whole
+from ..utils.files import about, digest, locked, note_aim, open_file, parse_json, sweep, sync, truncate, write_whole
 
 # %% ../../nbs/07_ecology/16_sessions.ipynb #a2026acd
 class Session:
@@ -68,7 +68,7 @@ def tables(self: Session) -> dict[str, dict]:
         if not (path := self.run.path(table)).exists(): continue
         sync(path)
         sha = sha.copy()        # an interrupt here leaves the old fingerprint as it was
-        with path.open('rb') as file:
+        with open_file(path) as file:
             file.seek(size)
             while block := file.read(1 << 20):
                 sha.update(block)
@@ -196,7 +196,7 @@ def _check_rest(run: Run, manifest: dict) -> None:
     "ValueError if rows of a generation that the checkpoint has lived through come after the bytes that it recorded"
     for table, known in manifest['tables'].items():
         if run.size(table) <= known['bytes']: continue
-        with run.path(table).open('rb') as file:
+        with open_file(run.path(table)) as file:
             file.seek(max(0, known['bytes'] - 1))
             whole, old = not known['bytes'] or file.read(1) == b'\n', False
             while whole and not old and (line := file.readline(1 << 20)):

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from fastcore.basics import patch
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..ecology.checkpoint_files import checkpoints, prune, read_checkpoint, write_checkpoint
 from ..ecology.ecology import Ecology
@@ -38,6 +39,7 @@ from ..tasks.family import Task
 from ..tasks.families import ID_CELLS, Cell, cell_hashes, family_named
 from ..tasks.task_sets import draw_tasks, sample_tasks
 from ..utils.files import read_json, write_whole
+from ..utils.manifest import fault
 from ..utils.randomness import stream
 
 # %% ../../nbs/15_experiments/05_baselines.ipynb #ba2fda60
@@ -178,6 +180,19 @@ def save(self: Life, folder: str | Path) -> None:
     for old in folder.glob('bill-*.json'):
         if old.name not in kept: old.unlink()
 
+class _Bill(BaseModel):
+    "What a life has cost and done so far"
+    model_config = ConfigDict(extra='forbid', strict=True)
+    identity: dict
+    spent: Spent
+    each: dict[str, float]
+    costs: dict[str, dict[str, float]]
+    decisions: dict[str, int]
+    births: int
+    deaths: int
+    served: list[tuple[float, list[tuple[str, bool]]]]
+    price: dict[str, float]
+
 @patch
 def load(self: Life, folder: str | Path) -> None:
     "Go on from the latest checkpoint; ValueError for a damaged one, or one of another life"
@@ -185,6 +200,10 @@ def load(self: Life, folder: str | Path) -> None:
     bill = read_json(path := Path(folder) / f'bill-{latest.name}.json')
     if wrong := differences(bill.get('identity') or {'identity': None}, self.identity()):
         raise ValueError(f"{path} expected a life of these settings, got another: {'; '.join(wrong)}")
+    try: _Bill.model_validate_json(json.dumps(bill))
+    except ValidationError as e:
+        raise ValueError(f"{path} expected the bill of a life, got something else ({fault(e)}); restore it from a copy"
+                         ) from None
     read_checkpoint(latest, self.ecology)
     self.updates = self.ecology.generation
     self.spent, self.each, self.costs = Spent(**bill['spent']), bill['each'], bill['costs']

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..ecology.run_folder import config_differences, differences
 from .study_cell import hashes_of_cell, host_of, make_cell, share_done
-from .study_results import as_rows, checked_cell
+from .study_results import WHOLE_CELLS, as_rows, each_cell
 from .study_tuning import Trial, begun, round_plan, rounds, scored, survivors, trials_of
 from .study_tuning import tuned_plan
 from .study_code import code_commit, code_version
@@ -32,8 +32,8 @@ from ..utils.files import about, append, locked, parse_json, read_file, read_jso
 from ..utils.pool import each
 
 # %% ../../nbs/15_experiments/11_study.ipynb #3d3a30fe
-_RECORD, _GATHERED, _LOG, _TUNED, _MOST = 'study.json', 'cells.jsonl', 'log.jsonl', 'tuning.json', 1 << 26
-_OWN = (_RECORD, _GATHERED, _LOG, _TUNED, 'cells', 'checkpoints', 'failed', 'report', 'tuning')
+_RECORD, _LOG, _TUNED, _MOST = 'study.json', 'log.jsonl', 'tuning.json', 1 << 26
+_OWN = (_RECORD, WHOLE_CELLS, _LOG, _TUNED, 'cells', 'checkpoints', 'failed', 'report', 'tuning')
 
 class _Tried(BaseModel):
     "The outcome of a tuning"
@@ -148,13 +148,8 @@ class Study:
     def cells(self) -> dict[Cell, dict]:
         "The finished cells; ValueError for a file that is none"
         known, found = set(grid(self.plan)), {}
-        whole = self.folder / _GATHERED
-        texts = {f'{whole}, line {i}': line for i, line in enumerate(
-            read_file(whole, 1 << 30).splitlines(), 1)} if whole.exists() else {}
-        texts |= {path: read_file(path) for path in sorted((self.folder / 'cells').glob('*.json'))}
-        for where, text in texts.items():
+        for where, content in each_cell(self.folder):
             with about(where):
-                content = checked_cell(parse_json(text, _MOST))
                 cell = Cell(*(content.get(k) for k in ('condition', 'seed', 'host', 'asked', 'world')))
                 if cell not in known:
                     raise ValueError(f"expected a cell of the study {self.plan.name}, got {cell!s:.200}; remove it")
@@ -404,6 +399,6 @@ def gather(self: Study) -> Path:
     cells = self.cells()
     if not cells: raise ValueError(f"{self.folder} expected finished cells, got none; make some")
     lines = [json.dumps(cells[c], allow_nan=False) for c in grid(self.plan) if c in cells]
-    path = write_whole(self.folder / _GATHERED, '\n'.join(lines) + '\n')
+    path = write_whole(self.folder / WHOLE_CELLS, '\n'.join(lines) + '\n')
     for single in there: single.unlink(missing_ok=True)         # and none that came meanwhile
     return path

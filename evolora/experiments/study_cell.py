@@ -14,9 +14,12 @@ import time
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from annotated_types import Len
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..ecology.run_folder import config_hash, differences
 from ..evaluation.evaluation import AUGMENTATIONS, Evaluation, answer, answer_all, brittleness, holdout, selection
@@ -92,6 +95,15 @@ def interim_accuracy(trained: Trained, tasks: list[Task]) -> float:
         right += [of[who, t.family, t.depth, t.id] for who, t in zip(router.route(rest), rest)]
     return float(np.mean(right))
 
+_POINTS = TypeAdapter(list[Annotated[list[float | None], Len(1, 6)]], config=ConfigDict(strict=True))
+
+def _kept_points(path: Path) -> list[list[float | None]]:
+    "The points of a curve that was begun: GFLOPs, and what was measured there"
+    try: points = _POINTS.validate_python(read_json(path).get('points'))
+    except ValidationError: points = [[None]]
+    if all(point[0] is not None for point in points): return points
+    raise ValueError(f"{path} expected points of a curve, got something else; remove it to measure them again")
+
 class Curve:
     "Called after every update; looks when another part of the budget is used up: a point is [GFLOPs spent, accuracy]"
     name, seed = 'curve', 1     # of the file that keeps points, and of the questions
@@ -100,7 +112,7 @@ class Curve:
         self.marks = [budget * (i + 1) / n for i in range(n - 1)] if budget else []
         self.match, self.path, self.points = match, folder / f'{self.name}.json' if folder else None, []
         self.tasks = selection(plan.measured.probe, seed=self.seed, cells=taught(plan, cell))
-        if self.path and self.path.exists(): self.points = read_json(self.path)['points']
+        if self.path and self.path.exists(): self.points = _kept_points(self.path)
         self.known = {p[0]: p for p in self.points}
         # A cell that goes on has passed some, by the GFLOPs of its points.
         if match == 'flops': self.marks = [m for m in self.marks if m > max(self.known, default=0.)]

@@ -6,25 +6,24 @@
 __all__ = ['MATCHES', 'Condition', 'Spent', 'cells_named', 'Trainer']
 
 # %% ../../nbs/15_experiments/02_trainer.ipynb #90ab0cd8
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
-import safetensors.torch
+import torch
 from fastcore.basics import patch
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer
-from safetensors import SafetensorError, safe_open
 
 from ..ecology.config import EcologyConfig, changed_config, load_config
 from ..ecology.run_folder import config_hash
 from ..economy.prices import EconomyConfig, reward
 from ..host.model import Host
+from ..host.saved_state import check_tensors, read_state, write_state
 from ..islands.plan import checked_islands
 from ..organelles.learning_rules import RULES
 from ..organelles.learning_trial import check_learning
@@ -35,7 +34,6 @@ from ..organelles.updates import Plasticity, PlasticityConfig
 from ..tasks.family import Task
 from ..tasks.families import FAMILIES, ID_CELLS, OOD_DEPTH, OOD_FAMILIES, Cell, cell_hashes, family_named
 from ..tasks.task_sets import draw_tasks, sample_tasks, task_hashes
-from ..utils.files import checked_file, write_whole
 from ..utils.randomness import seed_of, stream
 
 # %% ../../nbs/15_experiments/02_trainer.ipynb #4d1c3c91
@@ -273,37 +271,77 @@ def identity(self: Trainer) -> dict:
                 cells=[str(c) for c in self.cells], examples=self.examples, host=self.host.weights_hash(),
                 **task_hashes(), **cell_hashes(self.cells))
 
+_FORMAT, _AGAIN = 'evolora.sft.2', 'restore it from a copy, or remove it to begin again'
+_Count, _Cost = Annotated[int, Field(ge=0, lt=1 << 53)], Annotated[float, Field(ge=0, lt=1 << 53)]
+
+class _Learned(BaseModel):
+    "What a plasticity keeps, without its moments"
+    model_config = ConfigDict(extra='forbid', strict=True)
+    updates: list[_Count]
+    own: list[_Count]
+    averaged: list[_Count]
+    basis: list[Annotated[int, Field(ge=0, lt=1 << 53)]]
+    lineages: _Count
+    expected: dict[str, dict[str, Annotated[float, Field(allow_inf_nan=False)]]]
+
+    def check(self, mine: dict, path: Path) -> None:
+        "ValueError where it is of another number of organelles"
+        for name in ('updates', 'own', 'averaged', 'basis'):
+            if (theirs := len(getattr(self, name))) != (n := len(mine[name])):
+                raise ValueError(f"{path} expected {n} numbers as {name}, got {theirs}; {_AGAIN}")
+
+class _Saved(BaseModel):
+    "The plain values of a checkpoint"
+    model_config = ConfigDict(extra='forbid', strict=True)
+    identity: dict
+    updates: _Count
+    spent: Spent
+    each: dict[str, _Cost]
+    plasticity: _Learned
+
+    @field_validator('spent', mode='before')
+    @classmethod
+    def _whole(cls, spent):
+        if isinstance(spent, dict) and spent.keys() == Spent.__dataclass_fields__.keys(): return spent
+        raise ValueError('expected what training has cost')
+
+    @field_validator('spent')
+    @classmethod
+    def _counted(cls, spent):
+        if all(0 <= x < 1 << 53 for x in vars(spent).values()): return spent
+        raise ValueError('expected numbers from 0')
+
+@patch
+def _tensors(self: Trainer) -> dict[str, torch.Tensor]:
+    "Weights and moments, by name"
+    return {f'factors/{id}/{x}/{n}': t for id in self.population.ids for n, AB in self.population.factors(id).items()
+            for x, t in zip('AB', AB)} | {f'moments/{n}': t for n, t in self.plasticity.state()['moments'].items()}
+
 @patch
 def save(self: Trainer, folder: str | Path) -> Path:
     "Write `checkpoint.safetensors` into a folder, in place of an earlier one"
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    learned = self.plasticity.state()
-    tensors = {f'factors/{id}/{x}/{n}': t.contiguous() for id in self.population.ids
-               for n, AB in self.population.factors(id).items() for x, t in zip('AB', AB)}
-    tensors |= {f'moments/{n}': t.contiguous() for n, t in learned.pop('moments').items()}
+    learned = {k: x for k, x in self.plasticity.state().items() if k != 'moments'}
     state = dict(identity=self.identity(), updates=self.updates, spent=asdict(self.spent), each=self.each,
                  plasticity=learned)
-    data = safetensors.torch.save(tensors, metadata={'state': json.dumps(state)})
-    write_whole(folder / 'checkpoint.safetensors', data)
-    return folder / 'checkpoint.safetensors'
+    return write_state(folder / 'checkpoint.safetensors', state, self._tensors(), format=_FORMAT)
 
 @patch
 def load(self: Trainer, folder: str | Path) -> None:
     "Go on from a checkpoint; ValueError for a damaged one, or one of other settings"
     path = Path(folder) / 'checkpoint.safetensors'
-    try:
-        with safe_open(checked_file(path, 1 << 34), framework='pt') as f:
-            state, tensors = json.loads((f.metadata() or {})['state']), {k: f.get_tensor(k) for k in f.keys()}
-    except (SafetensorError, OSError, KeyError, ValueError):
-        raise ValueError(f"{path} is no readable checkpoint; remove it to begin again") from None
-    theirs, mine = state['identity'], self.identity()
+    saved, tensors, _ = read_state(path, _Saved, format=_FORMAT, advice=_AGAIN)
+    theirs, mine = saved.identity, self.identity()
     if other := [k for k in mine if theirs.get(k) != mine[k]]:
         raise ValueError(f"{path} was made with other settings, another {', '.join(other)}; name a new folder, or the "
                          "same settings")
+    own, learned = self._tensors(), self.plasticity.state()
+    check_tensors(tensors, own, path, _AGAIN)
+    saved.plasticity.check(learned, path)
     for id in self.population.ids:
         self.population.write(id, {n: tuple(tensors[f'factors/{id}/{x}/{n}'] for x in 'AB')
                                    for n in self.population.shapes})
     moments = {k.removeprefix('moments/'): t for k, t in tensors.items() if k.startswith('moments/')}
-    self.plasticity.restore(state['plasticity'] | {'moments': moments})
-    self.updates, self.spent, self.each = state['updates'], Spent(**state['spent']), state['each']
+    self.plasticity.restore(saved.plasticity.model_dump() | {'moments': moments})
+    self.updates, self.spent, self.each = saved.updates, saved.spent, saved.each

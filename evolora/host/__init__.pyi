@@ -8,10 +8,12 @@ from . import habit_host as habit_host
 from . import leftovers as leftovers
 from . import mechanisms as mechanisms
 from . import model as model
+from . import model_folder as model_folder
 from . import names as names
 from . import precision as precision
 from . import pretraining as pretraining
 from . import sampling as sampling
+from . import saved_state as saved_state
 from . import templates as templates
 from .fast_layers import (
     Beginnings as Beginnings, Causal as Causal, Decoder as Decoder, Glance as Glance, Grid as Grid,
@@ -49,6 +51,9 @@ from .leftovers import (
     mapped_keys as mapped_keys, rotation as rotation, rotation_of_factors as rotation_of_factors,
     set_rotation as set_rotation, unmapped_tensors as unmapped_tensors,
 )
+from .model_folder import (
+    check_counts as check_counts, check_folder as check_folder, check_weights as check_weights,
+)
 from .gguf import (
     Header as Header, Tensor as Tensor, dequantise as dequantise, gguf_config as gguf_config, is_gguf as is_gguf,
     kept as kept, plain_folder as plain_folder, read_header as read_header, write_tiny_gguf as write_tiny_gguf,
@@ -59,6 +64,10 @@ from .names import (
 from .precision import (
     host_device as host_device, host_dtype as host_dtype, margin_of as margin_of,
     multiplies_bfloat16 as multiplies_bfloat16,
+)
+from .saved_state import (
+    Number as Number, check_tensors as check_tensors, plain_number as plain_number, read_number as read_number,
+    read_state as read_state, write_state as write_state,
 )
 from .templates import (
     MARK as MARK, Said as Said, check_template as check_template, control_tokens as control_tokens,

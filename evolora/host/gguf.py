@@ -32,6 +32,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from .downloads import cache_folder
 from .leftovers import (check_keys, check_loaded, check_names, check_pre_tokenizer, mapped_keys, rotation,
                                     rotation_of_factors, set_rotation, unmapped_tensors)
+from .model_folder import check_counts
 from ..utils.files import digest, new_folder, read_json, sweep, write_whole
 from ..utils.terminal import log
 
@@ -117,6 +118,7 @@ class Header:
     about: dict                 # metadata; a list is the number of its entries
     tensors: tuple[Tensor, ...]
     start: int                  # where the numbers begin, in bytes
+    entries: int                # of all lists
 
     @property
     def architecture(self) -> str: return str(self.about.get('general.architecture'))
@@ -160,7 +162,7 @@ def read_header(path: str | Path) -> Header:
             _check_layout(tensors, alignment, path.stat().st_size - start)
     except (ValueError, struct.error) as e:
         raise ValueError(f'{path.name} is not a whole GGUF file: {e}; get it again') from None
-    return Header(path, version, about, tensors, start)
+    return Header(path, version, about, tensors, start, read.entries)
 
 # %% ../../nbs/04_host/07_gguf.ipynb #ea33b643
 _TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -213,8 +215,16 @@ def _checked(header: Header) -> None:
     if about.get('split.count', 1) != 1: raise ValueError('it is one part of several; merge them with llama.cpp first')
     if not isinstance(layers, int) or not 1 <= layers <= len(header.tensors):
         raise ValueError(f'it promises {str(layers)[:20]} blocks and has {len(header.tensors)} tensors')
+    if len(header.tensors) > (most := 64 * (layers + 1)):
+        raise ValueError(f'it has {len(header.tensors):,} tensors for {layers:,} blocks, expected at most {most:,}')
+    check_counts({key: x for key, x in about.items() if key.endswith(('.block_count', '.expert_count'))})
     if not about.get('tokenizer.ggml.tokens') or 'tokenizer.ggml.model' not in about:
         raise ValueError('it has no tokenizer; take a file of the whole model')
+    words = about['tokenizer.ggml.tokens']
+    rows = sum(t.shape[-1] for t in header.tensors if t.name == 'token_embd.weight')
+    if type(words) is not int or words > rows or header.entries > 8 * words + (1 << 16):       # each takes microseconds
+        raise ValueError(f'it has {header.entries:,} entries of lists and {str(words)[:20]} tokens, and weights for '
+                         f'{rows:,} tokens')
 
 @contextmanager
 def _silent():

@@ -37,6 +37,7 @@ from .downloads import KNOWN, SHIPPED, fetched, without_hub
 from .flops import FlopMeter
 from .gguf import gguf_config, plain_folder, read_header
 from .leftovers import check_config, check_loaded, check_no_adapter
+from .model_folder import check_weights
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
@@ -321,7 +322,7 @@ def _read(source: Path | str, dtype, device: torch.device,
     name, how = _where(folder or source)
     check_no_adapter(name)
     tokenizer = AutoTokenizer.from_pretrained(name, padding_side='left', **how)
-    config = AutoConfig.from_pretrained(name, **how)
+    check_weights(config := AutoConfig.from_pretrained(name, **how), name)
     check_config(config.to_dict(), config)
     saved = getattr(config, 'dtype', None)
     model, found = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, output_loading_info=True,

@@ -13,7 +13,7 @@ from pathlib import Path
 import evolora
 from .downloads import KNOWN, SHIPPED
 from .gguf import is_gguf
-from ..utils.files import checked_file
+from .model_folder import check_folder
 
 # %% ../../nbs/04_host/08_names.ipynb #a0c1e5d7
 _SHIPPED = {name: Path(evolora.__file__).parent / 'host' / name for name in SHIPPED}
@@ -44,8 +44,7 @@ def _local(name: str | Path) -> Path | None:
         if not (source / part).is_file():
             raise ValueError(f"expected a model folder with {part}, got {source}; "
                              "give 'embedded', a folder that save_pretrained wrote, a .gguf file, or a hub id")
-    for file in source.iterdir():
-        if file.suffix in ('.json', '.jinja', '.txt') and file.is_file(): checked_file(file, 1 << 28)
+    check_folder(source)
     return source.resolve()
 
 def host_source(name: str | Path) -> Path | str:

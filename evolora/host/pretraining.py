@@ -13,14 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import BaseModel, Field
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
+from pydantic import BaseModel, ConfigDict, Field
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
@@ -30,12 +29,13 @@ from .mechanisms.mechanism_model import MechanismConfig, MechanismForCausalLM, c
 from .mechanisms.program_source import Program
 from .model import Host
 from .names import EMBEDDED
+from .saved_state import Number, check_tensors, plain_number, read_state, write_state
 from ..tasks.family import Task
 from ..tasks.symbolic import WORDS
 from ..tasks.families import CELLS, FAMILIES, OOD_DEPTH, OOD_FAMILIES, Cell
 from ..tasks.splits import stream_of
 from ..tasks.task_sets import chance, sample_tasks
-from ..utils.files import checked_file, write_whole
+from ..utils.files import decoded, read_file, write_whole
 from ..utils.randomness import seed_of, stream
 
 # %% ../../nbs/04_host/11_pretraining.ipynb #aa1d0acd
@@ -234,40 +234,65 @@ def _digest(model) -> str:
     "Which mechanism a model has; '' where it has none"
     return getattr(model, 'fingerprint', '')
 
+_FORMAT, _AGAIN = 'evolora.pretraining.2', 'restore it from a copy, or remove it to begin again'
+
+class _Saved(BaseModel):
+    "The plain values of a checkpoint"
+    model_config = ConfigDict(extra='forbid', strict=True)
+    step: int = Field(ge=0)
+    config: dict
+    losses: list[Number]
+    mechanism: str = Field(max_length=200)
+
+def _weights(model) -> dict[str, torch.Tensor]:
+    "The weights of a model; its head is tied to the embedding"
+    return {f'model.{k}': v for k, v in model.state_dict().items() if k != 'lm_head.weight'}
+
+def _moments(tensors: dict[str, torch.Tensor], i: int, optimizer: torch.optim.Optimizer) -> dict[int, dict]:
+    "The state of an optimiser, a moment per weight or a number; raises for one of other shapes"
+    shapes = [p.shape for group in optimizer.param_groups for p in group['params']]
+    found = {}
+    for key, value in tensors.items():
+        if not key.startswith(f'optimizer.{i}.'): continue
+        _, _, j, name = key.split('.', 3)
+        if value.dim() and value.shape != shapes[int(j)]: raise ValueError(key)
+        found.setdefault(int(j), {})[name] = value
+    if found and (found.keys() != {*range(len(shapes))} or len({(*one,) for one in found.values()}) > 1):
+        raise ValueError('some are missing')
+    return found
+
 def _save_checkpoint(folder: Path, config: PretrainingConfig, step: int, losses: list[float], model,
                      optimizers) -> None:
     "Weights, optimiser state and the step, complete or not at all"
-    tensors = {f'model.{k}': v for k, v in model.state_dict().items()
-               if k != 'lm_head.weight'}     # tied to the embedding
+    tensors = _weights(model)
     for i, optimizer in enumerate(optimizers):
         for j, state in optimizer.state_dict()['state'].items():
             tensors |= {f'optimizer.{i}.{j}.{k}': torch.as_tensor(v).clone() for k, v in state.items()}
-    state = {'step': str(step), 'config': config.model_dump_json(), 'losses': json.dumps(losses),
+    state = {'step': step, 'config': config.model_dump(mode='json'), 'losses': [*map(plain_number, losses)],
              'mechanism': _digest(model)}
-    write_whole(folder / 'checkpoint.safetensors', save(tensors, metadata=state))
+    write_state(folder / 'checkpoint.safetensors', state, tensors, format=_FORMAT)
 
 def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -> tuple[int, list[float]]:
     "The step to go on from and the losses so far; a checkpoint of another configuration is a ValueError"
-    try:
-        with safe_open(checked_file(path, 1 << 34), framework='pt') as f: state = f.metadata() or {}
-    except (SafetensorError, OSError, ValueError) as e:
-        raise ValueError(f"{path} is no readable checkpoint ({e}); remove it to begin again") from None
-    if state.get('config') != config.model_dump_json():
-        raise ValueError(f"{path} was made with other settings ({state.get('config')}); "
+    saved, tensors, _ = read_state(path, _Saved, format=_FORMAT, advice=_AGAIN)
+    if saved.config != config.model_dump(mode='json'):
+        raise ValueError(f"{path} was made with other settings ({json.dumps(saved.config)[:400]}); "
                          "give another --out, or the same settings")
-    if (theirs := state.get('mechanism', '')) != _digest(model):
-        raise ValueError(f"{path} was made with the mechanism {theirs or 'of Qwen3'}, got {_digest(model) or 'none'}; "
-                         "give another --out, or the same --attention")
-    tensors = load_file(path)
-    model.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith('model.')}, strict=False)
-    for i, optimizer in enumerate(optimizers):
-        packed = optimizer.state_dict()
-        for key, value in tensors.items():
-            if key.startswith(f'optimizer.{i}.'):
-                _, _, j, name = key.split('.', 3)
-                packed['state'].setdefault(int(j), {})[name] = value
-        optimizer.load_state_dict(packed)
-    return int(state['step']), json.loads(state['losses'])
+    if saved.mechanism != _digest(model):
+        raise ValueError(f"{path} was made with the mechanism {saved.mechanism or 'of Qwen3'}, got "
+                         f"{_digest(model) or 'none'}; give another --out, or the same --attention")
+    if not saved.step == len(saved.losses) <= config.steps: raise ValueError(
+        f"{path} expected a loss for each of at most {config.steps} steps, got {len(saved.losses)} for {saved.step}; "
+        f"{_AGAIN}")
+    weights = {k: t for k, t in _weights(model).items() if k.startswith('model.')}
+    check_tensors({k: t for k, t in tensors.items() if k.startswith('model.')}, weights, path, _AGAIN)
+    try: states = [_moments(tensors, i, optimizer) for i, optimizer in enumerate(optimizers)]
+    except (ValueError, LookupError): raise ValueError(
+        f"{path} expected the moments of its optimisers, got others; {_AGAIN}") from None
+    model.load_state_dict({k[6:]: tensors[k] for k in weights}, strict=False)
+    for optimizer, state in zip(optimizers, states):
+        optimizer.load_state_dict(optimizer.state_dict() | {'state': state})
+    return saved.step, saved.losses
 
 # %% ../../nbs/04_host/11_pretraining.ipynb #c10e8d3b
 def pretrain(config: PretrainingConfig, out: str | Path,
@@ -349,4 +374,4 @@ def write_skills(table: pd.DataFrame, path: str | Path) -> Path:
 # %% ../../nbs/04_host/11_pretraining.ipynb #b97e6318
 def read_skills(path: str | Path = EMBEDDED / 'skills.json') -> pd.DataFrame:
     "The skill table that was written beside a host; by default the embedded one's"
-    return pd.read_json(path).set_index(['kind', 'family'])
+    return pd.read_json(StringIO(decoded(read_file(path, 1 << 20), path))).set_index(['kind', 'family'])

@@ -7,11 +7,15 @@ __all__ = ['MARK', 'Said', 'frozen', 'control_tokens', 'quoted', 'tokens_of', 't
            'system_has_role', 'check_template', 'written', 'end_of_turn', 'ordered_ends', 'tokens_behind', 'read']
 
 # %% ../../nbs/04_host/09_templates.ipynb #5d010f3e
+import ctypes
 import re
+import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
-from jinja2 import TemplateError
+from jinja2 import Environment, TemplateError
 
 from ..tasks.forms import TODAY, System, dated
 
@@ -101,9 +105,72 @@ def messages(system: str, turns: Iterable[str], role: bool = True) -> list[dict[
     if role: return [{'role': 'system', 'content': system}, *chat]
     return [chat[0] | {'content': f"{system}\n\n{chat[0]['content']}"}, *chat[1:]]
 
+_SECONDS, _MEMORY, _LONGEST = 5., 1 << 30, 1 << 18       # of a template; bytes, and characters of it and of its output
+
+def _in_time(work: Callable, seconds: float):
+    "What a call returns; ValueError where it takes longer, or more memory than there is"
+    found = []
+    def run():
+        try: found.append((work(), None))
+        except BaseException as e: found.append((None, e))
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not found:       # the loop of a template ends before its next step
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+        raise ValueError(f'its chat template took more than {seconds:g} seconds; give the tokenizer another template')
+    result, error = found[0]
+    if isinstance(error, (MemoryError, SyntaxError, RecursionError)):
+        raise ValueError(f'its chat template cannot be rendered ({type(error).__name__}); give the tokenizer another '
+                         'template')
+    if error is not None: raise error
+    return result
+
+@contextmanager
+def _little_memory() -> Iterator[None]:
+    "Allocations beyond a limit fail in this block, where the system can do that"
+    try:
+        import resource
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()
+        limits = [used + _MEMORY, *(x for x in before if x != resource.RLIM_INFINITY)]
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
+    except (ImportError, OSError, ValueError): before = None
+    try: yield
+    finally:
+        if before: resource.setrlimit(resource.RLIMIT_AS, before)
+
+_PROVEN: set[str] = set()       # templates that passed `_prove`
+
+def _prove(tokenizer) -> None:
+    "ValueError for a template that takes too long, or writes too much, for short conversations"
+    text = repr(tokenizer.chat_template)
+    if text in _PROVEN: return
+    if len(text) > _LONGEST: raise ValueError(f'its chat template has {len(text):,} characters, expected at most '
+                                              f'{_LONGEST:,}; give the tokenizer another template')
+    known = tokenizer.chat_template
+    for one in known.values() if isinstance(known, dict) else [known]:
+        if any(kind == 'operator' and sign == '**' for _, kind, sign in Environment().lex(one or '')):
+            raise ValueError('its chat template has powers of numbers, which can take for ever; give the tokenizer '
+                             'another template')
+    with _little_memory():
+        for system, turns in (('', 'a'), ('', 'ab'), ('s', 'a'), ('', 'aba')):
+            try: written = _rendered(tokenizer, [messages(system, turns)], len(turns) % 2 == 1)
+            except ValueError: raise
+            except Exception: continue              # such a conversation is not foreseen
+            if len(written[0]) > _LONGEST: raise ValueError(
+                f'its chat template writes {len(written[0]):,} characters for a question of one; give the tokenizer '
+                'another template')
+    _PROVEN.add(text)
+
+def _rendered(tokenizer, chats: list[list[dict[str, str]]], ask: bool) -> list[str]:
+    return _in_time(lambda: tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=ask,
+                                                          enable_thinking=False), _SECONDS + .05 * len(chats))
+
 def rendered(tokenizer, chats: list[list[dict[str, str]]], ask: bool = True) -> list[str]: # an answer comes next
-    "Conversations in the layout of a tokenizer"
-    return tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=ask, enable_thinking=False)
+    "Conversations in the layout of a tokenizer; ValueError for a template that does not come to an end"
+    _prove(tokenizer)
+    return _rendered(tokenizer, chats, ask)
 
 def system_has_role(tokenizer) -> bool:
     "Whether the chat template writes the line of a system"

@@ -15,6 +15,7 @@ from .families import family_named
 from .family import Family, Task, worth_of
 from .forms import Form
 from .question_set import QuestionSet
+from ..utils.files import parse_json
 
 # %% ../../nbs/03_tasks/15_rewards.ipynb #rew00006
 def _named(function: Callable, skip: int, what: str) -> tuple[str, ...]:
@@ -68,7 +69,7 @@ def reward_rows(tasks: Iterable[Task], form: Form = Form(), *,
 
 def _meta(row: dict) -> dict:
     "What `reward_rows` packs into one column, since rows of several families have different ones"
-    try: found = json.loads(row['meta']) if isinstance(row.get('meta'), str) else row.get('meta')
+    try: found = parse_json(row['meta'].encode()) if isinstance(row.get('meta'), str) else row.get('meta')
     except ValueError: return {}        # a column of the user's own
     return found if isinstance(found, dict) else {}
 

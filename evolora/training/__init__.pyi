@@ -13,8 +13,8 @@ from .examples import (
     split_examples as split_examples,
 )
 from .jobs import (
-    FILE_SETTINGS as FILE_SETTINGS, Job as Job, JobFile as JobFile, expand_jobs as expand_jobs,
-    read_jobs as read_jobs,
+    FILE_SETTINGS as FILE_SETTINGS, Job as Job, JobFile as JobFile, MOST_JOBS as MOST_JOBS,
+    expand_jobs as expand_jobs, read_jobs as read_jobs,
 )
 from .passes import (
     Below as Below, Fleet as Fleet, Gradients as Gradients, Passes as Passes, Text as Text,
@@ -25,7 +25,7 @@ from .steps import (
     steps_of as steps_of,
 )
 from .courses import (
-    ALIVE as ALIVE, Course as Course, Progress as Progress, Reader as Reader,
+    ALIVE as ALIVE, Course as Course, Progress as Progress, Reader as Reader, State as State,
 )
 from .training import (
     Training as Training,

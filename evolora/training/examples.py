@@ -21,7 +21,7 @@ from ..tasks.family import Task
 from ..tasks.forms import System
 from ..tasks.question_set import message_text
 from ..tasks.task_sets import draw_tasks
-from ..utils.files import parse_json
+from ..utils.files import parse_json, read_lines
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_training/01_examples.ipynb #exa00007
@@ -145,22 +145,18 @@ def is_cell(text: str) -> bool: "Whether this is a cell, like string.sort:1, and
 
 def _lines(path: Path) -> Iterable[tuple[str, dict]]:
     "(where, row) of each line of a file"
-    try: file = path.open('rb')
+    try: path.stat()
     except OSError as e: raise ValueError(f"{path}: expected a file of JSON lines, got none ({e.strerror})") from None
-    with file:
-        for number in range(1, 1 << 31):
-            if not (line := file.readline(LONGEST_LINE + 1)): return
-            where = f'{path}, line {number}'
-            if len(line) > LONGEST_LINE:
-                raise ValueError(f"{where}: expected at most {LONGEST_LINE:,} bytes, got more; write one object a line")
-            if not line.strip(): continue
-            try: yield where, parse_json(line.removeprefix(codecs.BOM_UTF8), LONGEST_LINE, gaps=True)
-            except ValueError as e:
-                begun = line.strip()[:60].decode(errors='replace')
-                got = 'the beginning of a list' if begun.startswith('[') else repr(begun)
-                if '\ufffd' in begun or '\0' in begun: got = f'{got}, which is not UTF-8: save it as that'
-                if 'twice' in str(e): got = f'{got}, in which {e}'
-                raise ValueError(f"{where}: expected a JSON object, got {got}; write one a line") from None
+    for number, line in read_lines(path, LONGEST_LINE, 1 << 32):
+        where = f'{path}, line {number}'
+        if not line.strip(): continue
+        try: yield where, parse_json(line.removeprefix(codecs.BOM_UTF8), LONGEST_LINE, gaps=True)
+        except ValueError as e:
+            begun = line.strip()[:60].decode(errors='replace')
+            got = 'the beginning of a list' if begun.startswith('[') else repr(begun)
+            if '\ufffd' in begun or '\0' in begun: got = f'{got}, which is not UTF-8: save it as that'
+            if 'twice' in str(e): got = f'{got}, in which {e}'
+            raise ValueError(f"{where}: expected a JSON object, got {got}; write one a line") from None
 
 def read_examples(source, *, # a path, rows, a DataFrame, or cells of families: see above
                   n: int = 1000, # questions that are drawn of cells

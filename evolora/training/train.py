@@ -6,29 +6,32 @@
 __all__ = ['CHECKPOINT', 'LOSSES', 'SAVE_EVERY', 'identity', 'save_training', 'resume_training', 'run_training', 'train_adapters']
 
 # %% ../../nbs/13_training/07_train.ipynb #trc00004
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from io import BytesIO
 from pathlib import Path
+from typing import Annotated
 
 import pandas as pd
-import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..ecology.run_folder import config_hash
+from ..host.adapters import Factors
 from ..host.model import Host, load_host
+from ..host.saved_state import check_tensors, plain_number, read_number, read_state, write_state
 from .courses import Progress
 from .jobs import Job, expand_jobs
 from .training import Training
-from ..utils.files import checked_file, locked, write_whole
+from ..utils.files import locked, write_whole
 from ..utils.registry import fingerprint
 from ..utils.terminal import stop_softly
 
 # %% ../../nbs/13_training/07_train.ipynb #trc00007
 CHECKPOINT, LOSSES = 'checkpoint.safetensors', 'losses.csv'      # files of a folder
+_FORMAT = 'evolora.training.3'
+_AGAIN = 'restore it from a copy, or begin again in a new folder'
 
 def identity(training: Training) -> dict:
     "What a checkpoint must share with the training that goes on from it"
@@ -58,25 +61,47 @@ def _tensors(training: Training) -> dict[str, torch.Tensor]:
                 found |= {f'{what}/{k}/{x}/{n}': t for x, t in zip('AB', pair)}
     return found
 
-def _digest(tensors: dict[str, torch.Tensor]) -> str:
-    found = hashlib.sha256()
-    for name in sorted(tensors):
-        found.update(name.encode())
-        found.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+def _factors(training: Training, name: str) -> Factors: return training.fleets[training[name].job.place].factors(
+    training[name].at)
+
+def _best(training: Training) -> dict[str, torch.Tensor]:
+    "The best weights so far of each job that was validated, by name"
+    return {f'best/{name}/{x}/{n}': t for name, c in training.courses.items() for n, AB in (c.kept or {}).items()
+            for x, t in zip('AB', AB)}
+
+class _Saved(BaseModel):
+    "The plain values of a checkpoint"
+    model_config = ConfigDict(extra='forbid', strict=True)
+    identity: dict
+    counts: list[list[Annotated[int, Field(ge=0, lt=1 << 53)]]]      # updates of each adapter of each fleet
+    progress: dict[str, Progress]
+
+    @field_validator('progress', mode='before')
+    @classmethod
+    def _numbers(cls, progress):
+        rows = progress.items() if isinstance(progress, dict) else ()
+        if not all(isinstance(row, dict) and row.keys() == Progress.__dataclass_fields__.keys() for _, row in rows):
+            raise ValueError('expected how far each job is')
+        return {n: {k: read_number(x) for k, x in row.items()} for n, row in rows}
+
+    @field_validator('progress')
+    @classmethod
+    def _counted(cls, progress):
+        numbers = [x for p in progress.values() for x in vars(p).values() if type(x) is int]
+        if all(0 <= x < 1 << 53 for x in numbers): return progress
+        raise ValueError('expected counts from 0')
 
 def save_training(training: Training, folder: str | Path) -> Path:
     "Write a checkpoint and the curves into a folder, in place of earlier ones"
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    best = {f'best/{name}/{x}/{n}': t for name, c in training.courses.items() for n, AB in (c.kept or {}).items()
-            for x, t in zip('AB', AB)}
-    tensors = {k: t.cpu().contiguous() for k, t in (_tensors(training) | best).items()}
-    state = dict(format=2, sha256=_digest(tensors), identity=identity(training),
-                 counts=[a.count.tolist() for a in training.adam.values()],
-                 progress={n: asdict(c.progress) for n, c in training.courses.items()}, curves=len(training.curves))
-    write_whole(folder / LOSSES, training.losses().to_csv(index=False))     # first: what is too much in it is cut off
-    return write_whole(folder / CHECKPOINT, safetensors.torch.save(tensors, {'state': json.dumps(state)}))
+    state = dict(identity=identity(training), counts=[a.count.tolist() for a in training.adam.values()],
+                 progress={n: {k: plain_number(x) for k, x in asdict(c.progress).items()}
+                           for n, c in training.courses.items()})
+    losses = training.losses().to_csv(index=False).encode()
+    write_whole(folder / LOSSES, losses)        # first: what is too much in it is cut off
+    return write_state(folder / CHECKPOINT, state, _tensors(training) | _best(training), format=_FORMAT,
+                       beside={LOSSES: losses})
 
 def _changed(theirs: dict, mine: dict) -> list[str]:
     "What differs between two sets of jobs, in words"
@@ -85,36 +110,53 @@ def _changed(theirs: dict, mine: dict) -> list[str]:
     where = lambda k: next(n for n in mine if theirs[n].get(k) != mine[n][k])
     return [f'{k} (of {where(k)})' for k in keys]
 
-def resume_training(training: Training, folder: str | Path) -> None:
-    "Go on from a checkpoint; ValueError for a damaged one, or one of other jobs"
-    path = Path(folder) / CHECKPOINT
-    try:
-        with safe_open(checked_file(path, 1 << 36), framework='pt') as f:
-            state, tensors = json.loads((f.metadata() or {})['state']), {k: f.get_tensor(k) for k in f.keys()}
-        if _digest(tensors) != state['sha256']: raise ValueError('others than were written')
-        theirs, mine = state['identity'], identity(training)
-        other = [k for k in ('host', 'halving', 'parallel', 'chunk') if theirs[k] != mine[k]]
-        other += [f'{k} ({theirs["arithmetic"].get(k)}, now {x})' for k, x in mine['arithmetic'].items()
-                  if theirs['arithmetic'].get(k) != x]
-        other += _changed(theirs['jobs'], mine['jobs'])
-    except (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError):
-        raise ValueError(f"{path} is no readable checkpoint; begin again in a new folder") from None
+def _check_identity(theirs: dict, mine: dict, folder: Path) -> None:
+    "ValueError where a checkpoint is of another training"
+    if theirs.keys() != mine.keys() or not all(isinstance(theirs[k], dict) for k in ('arithmetic', 'jobs')) or not all(
+            isinstance(job, dict) for job in theirs['jobs'].values()):
+        raise ValueError(f"{folder / CHECKPOINT} expected the settings of a training, got something else; {_AGAIN}")
+    other = [k for k in ('host', 'halving', 'parallel', 'chunk') if theirs[k] != mine[k]]
+    other += [f'{k} ({theirs["arithmetic"].get(k)!s:.60}, now {x})' for k, x in mine['arithmetic'].items()
+              if theirs['arithmetic'].get(k) != x]
+    other += _changed(theirs['jobs'], mine['jobs'])
     if other: raise ValueError(f"{folder} was begun with another {', another '.join(other[:3])}"
                                f"{' and more' * (len(other) > 3)}; name a new folder, or go on with the same")
-    try:
-        for name, t in _tensors(training).items(): t.copy_(tensors[name])
-        for adam, count in zip(training.adam.values(), state['counts'], strict=True): adam.count[:] = count
-        for name, c in training.courses.items():
-            c.progress, maps = Progress(**state['progress'][name]), training.fleets[c.job.place].shapes
-            if any(k.startswith(f'best/{name}/') for k in tensors):
-                c.kept = {n: tuple(tensors[f'best/{name}/{x}/{n}'].to(t.device) for x in 'AB') for n in maps}
-        numbers = ('loss', 'validation', 'accuracy', 'rate', 'norm')        # a job may be called NA
-        table = pd.read_csv(Path(folder) / LOSSES, dtype={'job': str}, keep_default_na=False,
-                            na_values={k: [''] for k in numbers})
-        training.curves = table.to_dict('records')[:state['curves']]
-    except (LookupError, ValueError, TypeError, RuntimeError, OSError):
-        raise ValueError(f"{path} expected what a training wrote, got something else; begin again in a new folder"
+
+_NUMBERS = ('loss', 'validation', 'accuracy', 'rate', 'norm')
+
+def _read_losses(data: bytes, path: Path) -> list[dict]:
+    "The curves of a table of losses"
+    try:        # a job may be called NA
+        table = pd.read_csv(BytesIO(data), dtype={'job': str, 'step': 'int64'} | dict.fromkeys(_NUMBERS, float),
+                            keep_default_na=False, na_values={k: [''] for k in _NUMBERS})
+    except (ValueError, OverflowError) as e:
+        raise ValueError(f"{path} expected losses of jobs, got something else ({str(e).splitlines()[0]:.80}); {_AGAIN}"
                          ) from None
+    if [*table.columns] == ['job', 'step', *_NUMBERS]: return table.to_dict('records')
+    raise ValueError(f"{path} expected the columns job, step, {', '.join(_NUMBERS)}, got others; {_AGAIN}")
+
+def resume_training(training: Training, folder: str | Path) -> None:
+    "Go on from a checkpoint; ValueError for a damaged one, or one of other jobs"
+    folder, path = Path(folder), Path(folder) / CHECKPOINT
+    saved, tensors, beside = read_state(path, _Saved, format=_FORMAT, advice=_AGAIN, beside=(LOSSES,))
+    _check_identity(saved.identity, identity(training), folder)
+    courses, own = training.courses, _tensors(training)
+    steps = {n: p.steps for n, p in saved.progress.items()}
+    if steps != {n: c.progress.steps for n, c in courses.items()} or not all(
+            0 <= p.step <= p.steps for p in saved.progress.values()):
+        raise ValueError(f"{path} expected the steps of these jobs, got others; {_AGAIN}")
+    if [len(count) for count in saved.counts] != [len(a.count) for a in training.adam.values()]:
+        raise ValueError(f"{path} expected a count of updates for each job, got others; {_AGAIN}")
+    kept = {n for n in courses if any(k.startswith(f'best/{n}/') for k in tensors)}
+    best = {f'best/{n}/{x}/{m}': t for n in kept for m, AB in _factors(training, n).items() for x, t in zip('AB', AB)}
+    check_tensors(tensors, {k: t.cpu() for k, t in (own | best).items()}, path, _AGAIN)
+    training.curves = _read_losses(beside.get(LOSSES, b''), folder / LOSSES)
+    for name, t in own.items(): t.copy_(tensors[name])
+    for adam, count in zip(training.adam.values(), saved.counts): adam.count[:] = count
+    for name, c in courses.items():
+        c.progress = saved.progress[name]
+        if name in kept: c.kept = {m: tuple(tensors[f'best/{name}/{x}/{m}'].to(t.device) for x, t in zip('AB', AB))
+                                   for m, AB in _factors(training, name).items()}
 
 # %% ../../nbs/13_training/07_train.ipynb #trc00009
 SAVE_EVERY = 30.        # seconds between two checkpoints

@@ -1,6 +1,7 @@
 from . import cluster as cluster
 from . import deprecation as deprecation
 from . import files as files
+from . import manifest as manifest
 from . import pool as pool
 from . import randomness as randomness
 from . import registry as registry
@@ -12,12 +13,12 @@ from .randomness import (
     checked_seed as checked_seed, seed_of as seed_of, stream as stream,
 )
 from .files import (
-    about as about, aim_of as aim_of, append as append, check_new_folder as check_new_folder,
+    DEEPEST as DEEPEST, about as about, aim_of as aim_of, append as append, check_new_folder as check_new_folder,
     check_writable as check_writable, checked_file as checked_file, decoded as decoded, digest as digest,
     first_bytes as first_bytes, in_home as in_home, locked as locked, new_folder as new_folder,
-    note_aim as note_aim, owner as owner, parse_json as parse_json, read_file as read_file, read_json as read_json,
-    read_yaml as read_yaml, remove_folder as remove_folder, sweep as sweep, sync as sync, taken as taken,
-    truncate as truncate, write_whole as write_whole,
+    note_aim as note_aim, open_file as open_file, owner as owner, parse_json as parse_json, read_file as read_file,
+    read_json as read_json, read_lines as read_lines, read_yaml as read_yaml, remove_folder as remove_folder,
+    sweep as sweep, sync as sync, taken as taken, truncate as truncate, write_whole as write_whole,
 )
 from .registry import (
     NAME as NAME, Parts as Parts, fingerprint as fingerprint,
@@ -51,4 +52,8 @@ from .underway import (
 from .deprecation import (
     Deprecation as Deprecation, EvoloraDeprecationWarning as EvoloraDeprecationWarning, KNOWN as KNOWN,
     deprecated as deprecated, moved as moved, outlived as outlived,
+)
+from .manifest import (
+    Entry as Entry, Manifest as Manifest, Part as Part, check_manifest as check_manifest,
+    check_parts as check_parts, entries as entries, fault as fault, sealed as sealed,
 )

@@ -12,7 +12,7 @@ import vl_convert
 from scripted import moved
 
 from evolora.evaluation.free_questions import question
-from evolora.ecology.checkpoint_files import _own, checkpoints, read_births
+from evolora.ecology.checkpoint_files import _seal, checkpoints, read_births
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
 from evolora.utils.files import digest

@@ -17,7 +17,7 @@ from scripted import chance_decides
 from utils.processes import exit_code, live_and_die, run_out_of_room
 
 from evolora.assimilation.merge_test import MergeConfig
-from evolora.ecology.checkpoint_files import (_own, checkpoints, prune, read_births, read_checkpoint, verified,
+from evolora.ecology.checkpoint_files import (checkpoints, prune, read_births, read_checkpoint, verified,
                                               write_checkpoint)
 from evolora.ecology.config import PRESETS, EcologyConfig, changed_config, load_config
 from evolora.ecology.drafts import load_ecology, save_ecology
@@ -30,6 +30,7 @@ from evolora.economy.market import MarketConfig
 from evolora.host.model import load_host, tiny_host
 from evolora.organelles.updates import PlasticityConfig
 from evolora.utils.files import digest
+from evolora.utils.manifest import _seal
 
 SMALL = {'market': {'questions': 6, 'round': 2, 'learn_every': 1, 'protect': 1}, 'max_new_tokens': 12}
 
@@ -257,7 +258,7 @@ def test_a_checkpoint_of_an_earlier_format_is_refused_by_name(busy, tmp_path):
     where = write_checkpoint(tmp_path, busy)
     manifest = json.loads((where / 'manifest.json').read_text())
     manifest['format'] = 'evolora.checkpoint.4'
-    (where / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
+    (where / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _seal(manifest)}))
     with pytest.raises(ValueError, match="checkpoint.5, got 'evolora.checkpoint.4'"): woken(busy, where)
 
 
@@ -361,7 +362,7 @@ def rewritten(folder, change):
     for name in ('state.json', 'state.safetensors'):
         path = last(folder) / name
         manifest['files'][name] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
-    (last(folder) / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
+    (last(folder) / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _seal(manifest)}))
 
 
 DAMAGE = {
@@ -517,7 +518,7 @@ def test_a_deep_or_huge_state_is_refused(host, copy):
     path.write_text('[' * 10**6)
     manifest = json.loads((last(copy) / 'manifest.json').read_text())
     manifest['files']['state.json'] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
-    (last(copy) / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
+    (last(copy) / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _seal(manifest)}))
     refused(copy, host, 'nested too deeply')
 
 
@@ -527,7 +528,7 @@ def test_a_generation_without_a_row_is_noticed(host, copy):
     path.write_bytes(b''.join(path.read_bytes().splitlines(keepends=True)[:-1]))
     known = json.loads(manifest.read_text())
     known['tables']['timings'] = {'bytes': path.stat().st_size, 'sha256': digest(path)}
-    manifest.write_text(json.dumps(known | {'sha256': _own(known)}))
+    manifest.write_text(json.dumps(known | {'sha256': _seal(known)}))
     refused(copy, host, 'a row and a timing for each of 4 generations')
 
 
@@ -539,7 +540,7 @@ def test_no_rows_are_cut_that_a_checkpoint_has_lived_through(host, copy, keep):
     kept = b''.join(lines[:len(lines) // 2]) if keep == .5 else path.read_bytes()[:keep]
     known = json.loads(manifest.read_text())
     known['tables']['episodes'] = {'bytes': len(kept), 'sha256': hashlib.sha256(kept).hexdigest()}
-    manifest.write_text(json.dumps(known | {'sha256': _own(known)}))
+    manifest.write_text(json.dumps(known | {'sha256': _seal(known)}))
     refused(copy, host, 'episodes.jsonl expected only rows of later generations after')
 
 

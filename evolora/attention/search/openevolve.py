@@ -32,7 +32,7 @@ import pandas as pd
 from .endpoint import AnswerError, EndpointProposer, task_prompt
 from .proposal_format import read_answer
 from ...host.mechanisms.program_source import LONGEST, Program, Refused
-from ...utils.files import checked_file, locked, parse_json, read_json, write_whole
+from ...utils.files import locked, open_file, parse_json, read_json, write_whole
 from ...utils.pool import last_line
 from ...utils.randomness import seed_of
 
@@ -239,7 +239,7 @@ def _framed(source: str, program: str) -> str:
 
 def _lines(path: Path) -> Iterator[dict]:
     "The whole lines of a trace, checked"
-    with checked_file(path, _LARGEST).open('rb') as file:
+    with open_file(path, _LARGEST) as file:
         for number in count(1):
             line = file.readline(_LINE + 1)
             if not line.endswith(b'\n') and len(line) <= _LINE: return
