@@ -412,9 +412,8 @@ def tiny_host(architecture: str = 'qwen3', *, seed: int = 0, hidden: int = 32, l
     config_class, model_class = (getattr(transformers, name) for name in ARCHITECTURES[architecture])
     tokenizer = byte_tokenizer()
     config = config_class(vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=3 * hidden,
-                          num_hidden_layers=layers,
-                          num_attention_heads=4, num_key_value_heads=2, head_dim=hidden // 4,
-                          max_position_embeddings=512,
+                          num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
+                          head_dim=hidden // 4, max_position_embeddings=512,
                           pad_token_id=0, eos_token_id=1, bos_token_id=None, initializer_range=.2)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
