@@ -331,7 +331,8 @@ DAMAGE = [
 def test_what_is_no_host_is_one_line(folder, damage):
     damage(folder)
     with pytest.raises(ValueError) as error: load_host(folder)
-    assert '\n' not in str(error.value) and str(folder) in str(error.value) and 'give' in str(error.value)
+    said = str(error.value)
+    assert '\n' not in said and str(folder) in said and ('give' in said or 'get it again' in said)
 
 
 def test_a_pickle_is_never_opened(folder):
