@@ -10,6 +10,7 @@ __all__ = ['MARK', 'Said', 'frozen', 'control_tokens', 'quoted', 'tokens_of', 't
 import ctypes
 import re
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -107,15 +108,20 @@ def messages(system: str, turns: Iterable[str], role: bool = True) -> list[dict[
 
 _SECONDS, _MEMORY, _LONGEST = 5., 1 << 30, 1 << 18       # of a template; bytes, and characters of it and of its output
 
-def _in_time(work: Callable, seconds: float):
+def _in_time(work: Callable, seconds: float): # of its thread's processor time, so that a busy machine is no reason
     "What a call returns; ValueError where it takes longer, or more memory than there is"
-    found = []
+    found, clocks = [], []
     def run():
+        if hasattr(time, 'pthread_getcpuclockid'): clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
         try: found.append((work(), None))
         except BaseException as e: found.append((None, e))
-    thread = threading.Thread(target=run, daemon=True)
+    thread, start = threading.Thread(target=run, daemon=True), time.monotonic()
+    def spent() -> float:
+        if not clocks: return time.monotonic() - start
+        try: return time.clock_gettime(clocks[0])
+        except OSError: return 0.       # the thread has just ended
     thread.start()
-    thread.join(seconds)
+    while thread.is_alive() and spent() < seconds: thread.join(min(seconds, 1.))
     if not found:       # the loop of a template ends before its next step
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
         raise ValueError(f'its chat template took more than {seconds:g} seconds; give the tokenizer another template')
