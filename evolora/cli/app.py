@@ -264,7 +264,8 @@ def report(runs: Annotated[list[Path], typer.Argument(help='Folders of runs; sev
     if len(runs) > 1 and out is None:
         raise ValueError(f"expected --out with {len(runs)} runs, got none; name a folder for what compares them")
     from evolora.analysis.offline_page import check_page
-    if html: check_page((out or runs[0]) / 'dashboard.html')         # before the report is written
+    # Before the report is written; a file is no run, which the report says.
+    if html and (out or runs[0].is_dir()): check_page((out or runs[0]) / 'dashboard.html')
     for path in _pages(runs, out, html):
         print(f'{"dashboard" if path.suffix == ".html" else "report"}: {visible(str(path))}')
 

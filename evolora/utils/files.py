@@ -278,7 +278,8 @@ class _Loader(yaml.SafeLoader):
         self.size += self.sizes.get(id(node), _WHOLE) if alias else _NODE
         if isinstance(node, yaml.ScalarNode) and not alias: self.size += len(node.value)
         if not alias: self.sizes[id(node)] = self.size - before
-        if self.size > _WHOLE: raise yaml.composer.ComposerError(problem='its aliases stand for more than a file may hold')
+        if self.size > _WHOLE:
+            raise yaml.composer.ComposerError(problem='its aliases stand for more than a file may hold')
         return node
 
     def construct_number(self, node):
