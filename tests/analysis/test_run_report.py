@@ -69,7 +69,7 @@ def test_a_folder_name_is_no_markup(tmp_path, pictures):
     pictures()
     folder = write_run(tmp_path / '<img src=x>|[x](y)', generations=2).folder
     head = report(folder).read_text().split('\n\n')[1]
-    assert head == '# Run &lt;img src=x&gt;\\|\\[x\\](y)'
+    assert head == '# Run &lt;img src=x&gt;\\|\\[x\\]\\(y)'
 
 
 def test_what_there_was_none_of_is_left_out_and_named(tmp_path, pictures):

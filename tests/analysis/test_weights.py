@@ -12,10 +12,11 @@ import vl_convert
 from scripted import moved
 
 from evolora.evaluation.free_questions import question
-from evolora.ecology.checkpoint_files import _seal, checkpoints, read_births
+from evolora.ecology.checkpoint_files import checkpoints, read_births
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
 from evolora.utils.files import digest
+from evolora.utils.manifest import _seal
 from evolora.tasks.forms import Form
 from evolora.assimilation.gates import judge
 from evolora.host.model import tiny_host
@@ -225,7 +226,7 @@ def rewritten(where, change):
     manifest = json.loads((latest / 'manifest.json').read_text())
     for name in ('state.json', 'state.safetensors'):
         manifest['files'][name] = {'bytes': (latest / name).stat().st_size, 'sha256': digest(latest / name)}
-    (latest / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _own(manifest)}))
+    (latest / 'manifest.json').write_text(json.dumps(manifest | {'sha256': _seal(manifest)}))
     return latest
 
 
