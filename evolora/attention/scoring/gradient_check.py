@@ -27,6 +27,7 @@ _STEPS = {'floor', 'ceil', 'round', 'trunc', 'fix', 'frac', 'fmod', 'remainder',
           '__rmod__', '__imod__', '__floordiv__', '__rfloordiv__', '__ifloordiv__'}
 _SHAPE_ONLY = {'ones_like', 'zeros_like', 'full_like', 'new_ones', 'new_zeros', 'new_full', 'empty_like', 'new_empty'}
 _CASTS = {'float', 'to', 'type_as', 'type'}
+_LIKE = {'type_as', 'to', 'expand_as', 'reshape_as', 'view_as'}     # of another, whose values do not count
 _PLACES = {'argmax', 'argmin', 'argsort', 'sort', 'topk', 'max', 'min', 'cummax', 'cummin', 'searchsorted'}
 
 def _tensors(found) -> Iterator[Tensor]:
@@ -42,7 +43,7 @@ class _Watching(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, '__name__', '')
-        followed = any(x.requires_grad for x in _tensors([args, kwargs]))
+        followed = any(x.requires_grad for x in _tensors(args[:1] if name in _LIKE else [args, kwargs]))
         self.casts = self.casts or name in _CASTS
         if followed and name in _TO_NUMBER:
             raise GradientStopped(f'{name} makes a number of a tensor with a gradient')

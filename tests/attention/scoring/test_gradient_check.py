@@ -120,6 +120,7 @@ def test_what_stops_a_gradient_is_seen_in_use(name):
     lambda w: w * (w > 0), lambda w: w[w.argmax()], lambda w: w.sort()[1], lambda w: torch.zeros_like(w) + w,
     lambda w: bool((w > 0).all()), lambda w: w.float(), lambda w: w.topk(2), lambda w: int((w > 0).sum()),
     lambda w: torch.zeros(3).__setitem__(0, w[0]), lambda w: torch.linalg.lstsq(torch.outer(w, w), w[:, None]),
+    lambda w: torch.arange(3).type_as(w) * w, lambda w: torch.ones(1).expand_as(w) * w, lambda w: torch.ones(3).to(w),
     lambda w: torch.where(w > 0, 1., 0.) * w, lambda w: nn.functional.one_hot(w.argmax(), 3) * w])
 def test_masks_choices_and_shapes_stop_none(way):
     with watched(): way(torch.ones(3, requires_grad=True) * 2)
