@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,7 +128,7 @@ def _point(model: nn.Module, used: nn.Module, batch: tuple[Tensor, Tensor], tier
             return dict(zip(values, found))
     return compare(evaluate, parameters, gradients, loss, again, rng, own)
 
-_SHIFT = 2e-3           # nats, of the mean change of a prediction between a training batch and an exam
+_SHIFT = 1e-4           # nats, of the mean change of a prediction between a training batch and an exam
 
 @torch.no_grad()
 def _exam_shift(model: nn.Module, said: Tensor, ids: Tensor, tier: Tier, corpus: Corpus, rng: np.random.Generator
@@ -149,9 +149,11 @@ def _exam_shift(model: nn.Module, said: Tensor, ids: Tensor, tier: Tier, corpus:
 
 def _other_in_training(shifts: Sequence[float]) -> str:
     "Why a model is another in training than in an exam; '' if it is the same"
-    far = max(shifts, default=0.)
-    return (f'its predictions in training are not those of an exam: with other rows and without later tokens they '
-            f'move by {far:.1g} nats') if far > _SHIFT else ''
+    far = [shift for shift in shifts if shift > _SHIFT]
+    # Where a choice jumps, rounding may move it now and then.
+    if len(far) <= max(1, len(shifts) // 8): return ''
+    return ('its predictions in training are not those of an exam: with other rows and without later tokens they move '
+            f'by {max(far):.1g} nats')
 
 def _steps(model: nn.Module, tier: Tier, corpus: Corpus, seed: int, sha, shapes: Sequence[tuple[int, int]],
            counted: set[int], counts: list, checked: dict[int, np.random.Generator], points: list,
@@ -169,11 +171,12 @@ def _steps(model: nn.Module, tier: Tier, corpus: Corpus, seed: int, sha, shapes:
             counts.append(count_operations(lambda: again(ids), gradients=True) / ids.numel())
         used = model.renewed()
         torch.default_generator.manual_seed(step)       # what a mechanism draws says nothing of earlier steps
-        with watched() if step in checked else nullcontext() as seen:
+        with watched() as seen:
             said = used(ids)
             loss = _batch_loss(lambda _: said, ids, targets, tier.recall)
         optimizer.zero_grad()
         loss.backward()
+        seen.check_held()
         if step in checked:
             points.append(_point(model, used, batch, tier, step, loss.item(), seen.casts, checked[step]))
             shifts.append(_exam_shift(model, said, ids, tier, corpus, asked[step]))
