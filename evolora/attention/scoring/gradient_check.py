@@ -27,6 +27,8 @@ _STEPS = {'floor', 'ceil', 'round', 'trunc', 'fix', 'frac', 'fmod', 'remainder',
           '__rmod__', '__imod__', '__floordiv__', '__rfloordiv__', '__ifloordiv__'}
 _SHAPE_ONLY = {'ones_like', 'zeros_like', 'full_like', 'new_ones', 'new_zeros', 'new_full', 'empty_like', 'new_empty'}
 _CASTS = {'float', 'to', 'type_as', 'type'}
+_HELD = 1e-4            # of the gradient of a tensor, for what rounding leaves of an effect that is none
+_LIKE = {'type_as', 'to', 'expand_as', 'reshape_as', 'view_as'}     # of another, whose values do not count
 _PLACES = {'argmax', 'argmin', 'argsort', 'sort', 'topk', 'max', 'min', 'cummax', 'cummin', 'searchsorted'}
 
 def _tensors(found) -> Iterator[Tensor]:
@@ -38,11 +40,13 @@ def _tensors(found) -> Iterator[Tensor]:
 
 class _Watching(TorchFunctionMode):
     "Raises `GradientStopped` at the first call that stops a gradient"
-    casts = False       # whether there was a cast
+    def __init__(self):
+        super().__init__()
+        self.casts, self.held = False, []       # whether there was a cast, and what was detached from what
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, '__name__', '')
-        followed = any(x.requires_grad for x in _tensors([args, kwargs]))
+        followed = any(x.requires_grad for x in _tensors(args[:1] if name in _LIKE else [args, kwargs]))
         self.casts = self.casts or name in _CASTS
         if followed and name in _TO_NUMBER:
             raise GradientStopped(f'{name} makes a number of a tensor with a gradient')
@@ -50,7 +54,11 @@ class _Watching(TorchFunctionMode):
         if followed and (name in _STEPS or kwargs.get('rounding_mode')):
             raise GradientStopped(f'{name} rounds a tensor with a gradient')
         found = func(*args, **kwargs)
-        if not followed or name == 'detach' or name in _SHAPE_ONLY: return found
+        if not followed or name in _SHAPE_ONLY: return found
+        if name == 'detach':
+            args[0].retain_grad()
+            self.held.append((args[0], found.requires_grad_()))
+            return found
         changed = list(_tensors(args[:1] if name == '__setitem__' else found))
         if any(x.requires_grad for x in changed): return found
         if any(x.is_floating_point() or x.is_complex() for x in changed):
@@ -58,6 +66,21 @@ class _Watching(TorchFunctionMode):
         if name not in _PLACES and any(x.dtype != torch.bool for x in changed):
             raise GradientStopped(f'{name} makes whole numbers of a tensor with a gradient')
         return found
+
+    def check_held(self) -> None:
+        "After a backward pass: `GradientStopped` if a detached tensor has an effect, so that a gradient is missing"
+        used = [(kept, detached.grad) for kept, detached in self.held if detached.grad is not None]
+        while used:
+            # A maximum may be taken twice, and only both together have no effect.
+            first = used[0][0]
+            same = [kept is first or torch.equal(kept, first) for kept, _ in used]
+            missing = sum(gradient for (_, gradient), one in zip(used, same) if one).abs()
+            given = sum(kept.grad.abs() for (kept, _), one in zip(used, same) if one and kept.grad is not None)
+            given = given + torch.zeros_like(first)
+            if (missing > _HELD * (given.sum(-1, keepdim=True) + given.max())).any():
+                raise GradientStopped('its gradient is not the slope of its values: a maximum that is kept without '
+                                      'gradient has an effect')
+            used = [one for one, was in zip(used, same) if not was]
 
 class _Double(TorchFunctionMode):
     "Keeps tensors in double precision that a program casts to single precision"

@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,9 +128,36 @@ def _point(model: nn.Module, used: nn.Module, batch: tuple[Tensor, Tensor], tier
             return dict(zip(values, found))
     return compare(evaluate, parameters, gradients, loss, again, rng, own)
 
+_SHIFT = 1e-4           # nats, of the mean change of a prediction between a training batch and an exam
+
+@torch.no_grad()
+def _exam_shift(model: nn.Module, said: Tensor, ids: Tensor, tier: Tier, corpus: Corpus, rng: np.random.Generator
+                ) -> float:
+    "How far in nats the predictions of a step move if prefixes are asked as in an exam; infinite for nan"
+    first, found = len(ids) - recall_share(len(ids), tier.recall), []
+    for rows, recall in ((slice(first), 0.), (slice(first, None), 1.)):
+        if not len(ids[rows]): continue
+        length, company = int(rng.integers(1, ids.shape[1] + 1)), int(rng.integers(1, tier.held // tier.context + 2))
+        others, _ = draw(corpus, seed=int(rng.integers(2**31)), step=0, rows=company, context=tier.context,
+                         recall=recall)
+        prefixes = torch.cat([part[:, :length] for part in (ids[rows], others.to(ids.device))])
+        torch.default_generator.manual_seed(0)
+        asked = model.renewed()(prefixes)[:len(ids[rows]), -1].double().log_softmax(-1)
+        expected = said[rows, length - 1].double().log_softmax(-1)
+        found.append((expected.exp() * (expected - asked).abs()).sum(-1).mean().item())
+    return math.inf if any(map(math.isnan, found)) else max(found)
+
+def _other_in_training(shifts: Sequence[float]) -> str:
+    "Why a model is another in training than in an exam; '' if it is the same"
+    far = [shift for shift in shifts if shift > _SHIFT]
+    # Where a choice jumps, rounding may move it now and then.
+    if len(far) <= max(1, len(shifts) // 8): return ''
+    return ('its predictions in training are not those of an exam: with other rows and without later tokens they move '
+            f'by {max(far):.1g} nats')
+
 def _steps(model: nn.Module, tier: Tier, corpus: Corpus, seed: int, sha, shapes: Sequence[tuple[int, int]],
-           counted: set[int], counts: list, checked: dict[int, np.random.Generator], points: list
-           ) -> Iterator[tuple[int, float]]:
+           counted: set[int], counts: list, checked: dict[int, np.random.Generator], points: list,
+           asked: dict[int, np.random.Generator], shifts: list) -> Iterator[tuple[int, float]]:
     "Train, and give the number of each step and the loss that it began with; the digest takes in every batch"
     optimizer, device = _optimizer(model, tier), next(model.parameters()).device
     for step, (rows, length) in enumerate(shapes):
@@ -144,12 +171,15 @@ def _steps(model: nn.Module, tier: Tier, corpus: Corpus, seed: int, sha, shapes:
             counts.append(count_operations(lambda: again(ids), gradients=True) / ids.numel())
         used = model.renewed()
         torch.default_generator.manual_seed(step)       # what a mechanism draws says nothing of earlier steps
-        with watched() if step in checked else nullcontext() as seen:
-            loss = _batch_loss(used, ids, targets, tier.recall)
+        with watched() as seen:
+            said = used(ids)
+            loss = _batch_loss(lambda _: said, ids, targets, tier.recall)
         optimizer.zero_grad()
         loss.backward()
+        seen.check_held()
         if step in checked:
             points.append(_point(model, used, batch, tier, step, loss.item(), seen.casts, checked[step]))
+            shifts.append(_exam_shift(model, said, ids, tier, corpus, asked[step]))
         for p, copied in zip(model.parameters(), used.parameters(), strict=True): p.grad = copied.grad
         nn.utils.clip_grad_norm_(model.parameters(), 1.)
         optimizer.step()
@@ -165,21 +195,23 @@ def fit_weights(mechanism_class: type[Mixer], tier: Tier, size: Size, *, seed: i
     if corpus.vocab != tier.vocab: raise ValueError(
         f"corpus expected a vocabulary of {tier.vocab} for tier {tier.name}, got {corpus.vocab}; read it so")
     began, size, sha, counts, points = time.process_time(), Size(*size), hashlib.sha256(), [], []
-    address = seed_of(seed, purpose='attention training of size ' + ' '.join(map(str, size)))
+    shifts, address = [], seed_of(seed, purpose='attention training of size ' + ' '.join(map(str, size)))
     ends = {h: max(1, round(h * tier.steps)) for h in HORIZONS}
     shapes, status, why = batch_shapes(tier, secret), 'ok', ''
-    rngs = {step: stream(address, generation=step, purpose=f'attention gradient check {secret}')
-            for step in (checked_steps(tier, secret) if checked is None else checked)}
+    checked = checked_steps(tier, secret) if checked is None else checked
+    rngs, others = ({step: stream(address, generation=step, purpose=f'attention {what} check {secret}')
+                     for step in checked} for what in ('gradient', 'exam'))
     # Fused kernels have other last bits than what is counted, by which a program could tell that it is.
     with one_thread(), torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH):
         model = LanguageModel(mechanism_class, size, tier.vocab, seed=seed if start is None else start)
         model.to(device)
         try:
-            for step, loss in _steps(model, tier, corpus, address, sha, shapes, counted or {0}, counts, rngs, points):
+            for step, loss in _steps(model, tier, corpus, address, sha, shapes, counted or {0}, counts, rngs, points,
+                                     others, shifts):
                 if not math.isfinite(loss):
                     status, why = 'diverged', f'the loss was {loss} at step {step} of {tier.steps}'
                     break
-                if why := forged_gradient(points):
+                if why := forged_gradient(points) or _other_in_training(shifts):
                     status = 'invalid'
                     break
                 for horizon in (h for h, end in ends.items() if end == step and at): at(horizon, model)

@@ -146,7 +146,8 @@ def _stateless(made: type[Mixer], size: Size, tier: Tier) -> Check:
     for time in (1, tier.context // 2): mixer(z[:, :time])
     far = _distance(mixer(x), first)
     after, now = _image(mixer)
-    kept = plain == now and all(torch.equal(after[name], value) for name, value in tensors.items())
+    kept = (plain, tensors.keys()) == (now, after.keys()) and all(
+        torch.equal(after[name], value) for name, value in tensors.items())
     return Check(name='stateless', holds=far == 0 and kept, number=far,
                  sentence='a call changes nothing for the next' if far == 0 and kept else
                       'expected a call to change nothing, got another answer or other contents after it')

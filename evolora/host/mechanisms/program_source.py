@@ -44,7 +44,8 @@ _TORCH = _MATHS | set('bool float float32 inf linalg long pi sort max min amax a
 _LINEAR_ALGEBRA = set('solve_triangular solve cholesky norm vector_norm matrix_norm lstsq inv'.split())
 _LIBRARIES = {'torch': _TORCH, 'torch.linalg': _LINEAR_ALGEBRA, 'F': _FUNCTIONAL, 'nn': _MODULES, 'math': _NUMBERS}
 _BUILTINS = set('abs bool enumerate float int len list max min range reversed round sum super tuple zip'.split())
-_TEXTS = set('mode approximate indexing padding_mode ord p'.split())      # arguments that may be text
+_TEXTS = {'mode': 'constant reflect replicate circular', 'padding_mode': 'zeros reflect replicate circular',
+          'approximate': 'none tanh', 'indexing': 'ij xy', 'ord': 'fro nuc', 'p': 'fro nuc'}   # texts of an argument
 _GRAMMAR = (ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign,
             ast.AnnAssign, ast.For, ast.If, ast.IfExp, ast.Expr, ast.Pass, ast.BinOp, ast.UnaryOp,
             ast.BoolOp, ast.Compare, ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Constant,
@@ -153,7 +154,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and node not in self.placed:
             raise Refused('constant', f'line {node.lineno}: text may only stand in torch.einsum, register_buffer, or '
-                                      f'as {", ".join(sorted(_TEXTS))}')
+                                      f'as a word of {", ".join(sorted(_TEXTS))}')
         if not isinstance(node.value, (int, float, str, type(None), type(...))):
             raise Refused('constant', f'line {node.lineno}: {type(node.value).__name__} is not allowed')
         if isinstance(node.value, int) and abs(node.value) > 10**6:
@@ -162,7 +163,9 @@ class _Reader(ast.NodeVisitor):
     def visit_keyword(self, node: ast.keyword) -> None:
         if node.arg is None or node.arg.startswith('_') or node.arg == 'out':
             raise Refused('grammar', f'line {node.lineno}: the argument {node.arg or "**"} is not allowed')
-        if node.arg in _TEXTS: self.placed.add(node.value)
+        # The function that gets it may be the program's own, and any other text could be a format.
+        if isinstance(node.value, ast.Constant) and node.value.value in _TEXTS.get(node.arg, '').split():
+            self.placed.add(node.value)
         self.visit(node.value)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:

@@ -12,6 +12,7 @@ from evolora.attention.scoring.gradient_check import (
 from evolora.attention.scoring.model_sizes import read_tier
 from evolora.attention.scoring.training import batch_shapes, checked_steps, fit_weights
 from evolora.host.mechanisms.frameworks import CONTROLS, VARIANTS
+from evolora.host.mechanisms.mixer import past_max
 from evolora.host.mechanisms.program_source import build, read_program
 from evolora.utils.randomness import stream
 
@@ -120,6 +121,7 @@ def test_what_stops_a_gradient_is_seen_in_use(name):
     lambda w: w * (w > 0), lambda w: w[w.argmax()], lambda w: w.sort()[1], lambda w: torch.zeros_like(w) + w,
     lambda w: bool((w > 0).all()), lambda w: w.float(), lambda w: w.topk(2), lambda w: int((w > 0).sum()),
     lambda w: torch.zeros(3).__setitem__(0, w[0]), lambda w: torch.linalg.lstsq(torch.outer(w, w), w[:, None]),
+    lambda w: torch.arange(3).type_as(w) * w, lambda w: torch.ones(1).expand_as(w) * w, lambda w: torch.ones(3).to(w),
     lambda w: torch.where(w > 0, 1., 0.) * w, lambda w: nn.functional.one_hot(w.argmax(), 3) * w])
 def test_masks_choices_and_shapes_stop_none(way):
     with watched(): way(torch.ones(3, requires_grad=True) * 2)
@@ -151,15 +153,29 @@ def test_honest_programs_with_kinks_casts_and_assertions_pass(library, finish):
     assert (found.status, found.why) == ('ok', '')
 
 
-def test_a_training_with_a_forged_gradient_ends_at_the_first_checked_step(library):
+@pytest.mark.parametrize('checked', [set(), {0, 2}])
+def test_a_training_that_forges_with_a_word_of_the_library_ends_at_the_first_step(library, checked):
     still = 'past_max(t[..., None, None])[..., 0, 0]'
     mechanism = build(program('def matrix(self, q, k, x): return causal_softmax(q @ k.mT)\n'
                               f'def still(self, t): return {still}\n'
                               'def finish(self, y, x): return y + y.square() - self.still(y.square())'))
     seen = []
-    found = fit_weights(mechanism, TIER, SIZE, seed=0, corpus=library, secret='one', checked={0, 2},
+    found = fit_weights(mechanism, TIER, SIZE, seed=0, corpus=library, secret='one', checked=checked,
                         at=lambda horizon, _: seen.append(horizon))
-    assert (found.status, found.why) == ('invalid', 'its gradient is not the slope of its values') and seen == []
+    assert found.status == 'invalid' and 'a maximum that is kept without gradient has an effect' in found.why
+    assert seen == []
+
+
+@pytest.mark.parametrize('use, has_effect', [
+    (lambda w: (w - past_max(w)).exp() / (w - past_max(w)).exp().sum(-1, keepdim=True), False),
+    (lambda w: (w - past_max(w)).exp() / (w * 1 - past_max(w * 1)).exp().sum(-1, keepdim=True), False),
+    (lambda w: w - past_max(w), True), (lambda w: past_max(w).square() + w, True), (lambda w: w * 2, False)])
+def test_a_maximum_without_gradient_may_have_no_effect(use, has_effect):
+    weight = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    with watched() as seen: loss = (use(weight * 2).tril() * torch.arange(4)).sum()
+    loss.backward()
+    if not has_effect: return seen.check_held()
+    with pytest.raises(GradientStopped, match='kept without gradient'): seen.check_held()
 
 
 def test_the_check_changes_no_weight(library):

@@ -113,6 +113,8 @@ REFUSED = {
                  'def readout(self, s, f="%s"): return f % s', HEAD + '["a"]', HEAD + 's if "a" == "b" else -s',
                  HEAD + 'F.pad(s, (0, 0), value="a")', HEAD + 'torch.einsum("i,i->i", "%s" % s, s)',
                  HEAD + 'F.gelu(s, approximate=["tanh"])', HEAD + 'torch.exp("%s")', HEAD + '"%s" and s',
+                 'def told(self, s, mode, p): return p in mode % s\n' + HEAD + 'self.told(s, mode="%s", p="grad")',
+                 HEAD + 'F.pad(s, (0, 0), mode="other")', HEAD + 'F.gelu(s, approximate="fro")',
                  # What is known by heart
                  'table = 1\n' + HEAD + 's + torch.tensor([' + ', '.join(['12345'] * 200) + '])',
                  HEAD + 'torch.tensor([' + '.123456789, ' * 100 + '])',
