@@ -88,7 +88,9 @@ def test_the_rules_of_the_prompt_are_those_that_are_enforced(name):
     for library in ('torch', 'torch.linalg', 'F', 'nn', 'math'):
         with pytest.raises(Refused): Program(FRAMEWORKS[name].program(f'def finish(self, y, x): return {library}.load'))
         for word in rules()[library]:
-            Program(FRAMEWORKS[name].program(f'def finish(self, y, x): return {library}.{word}'))
+            used = f'def finish(self, y, x): return {library}.{word}'
+            if library == 'nn': used = f'def setup(self): self.a = nn.{word}(1)'
+            Program(FRAMEWORKS[name].program(used + '(1.)' * (word == 'tensor')))
     assert 'load' not in rules()['torch']
 
 

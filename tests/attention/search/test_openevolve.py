@@ -131,7 +131,7 @@ def test_a_program_is_put_into_our_frame_and_read_before_anything_runs(tmp_path)
     ('refuses', 'x' * 250), ('minus', 'finite number of at least 0, got .-1'), ('nothing', "got 'None'"),
     ('true', "got 'True'"), ('text', "got '9'"), ('infinite', "no score but 'Infinity'"),
     ('fails', 'RuntimeError: on purpose'),
-    ('floods', 'printed more than'), ('ends', 'exit status 3'), ('late', '^9$'), ('missing', 'AttributeError'),
+    ('floods', 'printed more than'), ('ends', 'exit code 3'), ('late', '^9$'), ('missing', 'AttributeError'),
 ])
 def test_what_is_no_score_is_zero_with_the_reason_in_a_line(tmp_path, module, name, why):
     score, reason, source = judged(tmp_path, f'{module}:{name}')
