@@ -427,7 +427,10 @@ def attempt_table(data: RunData) -> pd.DataFrame:
     rows = [dict(n, generation=generation, parents=parents(id, n['partners']), family=n.get('family'),
                  pairs=n.get('pairs', 0))
             for (generation, id), n in turns.items() if n['outcome'] != 'child_unlikely']
-    return pd.DataFrame(rows, columns=list(columns)).astype({k: kind for k, kind in columns.items() if kind is not str})
+    try: return pd.DataFrame(rows, columns=list(columns)).astype({k: t for k, t in columns.items() if t is not str})
+    except (TypeError, ValueError):
+        raise ValueError(f"expected uplift, pairs, e, needed, lag and energy_kept as numbers in the table gates of "
+                         f"{data.name}, got others; restore the file from a copy") from None
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #2848304c
 def _number(value, limit: int) -> str:
