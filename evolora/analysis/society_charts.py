@@ -79,10 +79,13 @@ def chart_sleepers(data: RunData, *, limit: int = 30) -> alt.LayerChart | alt.Ch
         description=f'{len(slept)} organelles were archived, and {woken} times one came back')
 
 # %% ../../nbs/10_analysis/05_society_charts.ipynb #sch00014
+_SIDE = 255         # cells along a side of the grid that is drawn
+
 @of_run
 def chart_archive(data: RunData) -> alt.Chart:
     "The quality of who sleeps in each cell of the archive's grid at the end of a run"
     title, table = 'The archive', archived(data).dropna()
+    table = table[table['a'].between(0, _SIDE) & table['b'].between(0, _SIDE)]
     if not len(table): return nothing(title, 'nobody sleeps at the end of this run')
     best = table.sort_values('quality').groupby(['a', 'b'], as_index=False).last()
     axis = lambda name: alt.Axis(values=list(range(int(best[name].max()) + 1)), format='d')
@@ -137,7 +140,7 @@ def messages(data: RunData) -> pd.DataFrame:
     "Questions by channel and what came with them: how many, how many answered right, and Wilson's interval"
     rows, found = data.society[data.society['event'] == 'messages'], []
     for part, own in rows.groupby('part', sort=True)['numbers']:
-        total = {name: sum(x.get(name, 0.) for x in own) for kind in _KINDS for name in (kind, f'{kind}_right')}
+        total = {name: sum(x.get(name) or 0. for x in own) for kind in _KINDS for name in (kind, f'{kind}_right')}
         found += [{'part': part, 'kind': label, 'questions': total[kind], 'right': total[f'{kind}_right']}
                   for kind, label in _KINDS.items() if total[kind] > 0]
     table = pd.DataFrame(found, columns=['part', 'kind', 'questions', 'right'])

@@ -78,6 +78,25 @@ def _check(folder: Path, table: str, frame: pd.DataFrame) -> None:
         if wrong or kind is list and not all(isinstance(x, str) for row in frame[name] for x in row):
             raise ValueError(f"{folder / table}.jsonl: expected {name} in every row, got "
                              f"{'none' if wrong else 'others'} in one; restore the file from a copy")
+    if table == 'society': _check_society(folder, frame)
+
+def _check_society(folder: Path, frame: pd.DataFrame) -> None:
+    "ValueError if a number of society is none, or larger than any that is counted or paid"
+    for numbers in frame['numbers']:
+        for name, x in numbers.items():
+            if x is not None and (type(x) not in (int, float) or abs(x) > 2**53): raise ValueError(
+                f"{folder}/society.jsonl: expected a number as {name!r:.40}, got {x!r:.40}; restore the file from a "
+                "copy")
+
+_AHEAD = 1000       # generations that a run at work may write while its tables are read, one after the other
+
+def _check_end(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
+    "ValueError for a row that is of a generation long after the last one; a chart could not show both"
+    last = tables['generations']['generation'].max()
+    for table, rows in tables.items():
+        if rows['generation'].max() > last + _AHEAD:
+            raise ValueError(f"{folder / table}.jsonl: expected generations up to {last}, as in the table generations, "
+                             f"got {rows['generation'].max()}; restore the file from a copy")
 
 def _world_of(run: Run, tables: dict[str, pd.DataFrame]) -> World | None:
     "The world of a run, as configuration and seed have it and as it was changed by hand; None if it never changes"
@@ -99,6 +118,7 @@ def load(folder) -> RunData:
                  configuration=run.hashes['config'][:12])
     tables = {table: run.table(table) for table in TABLES}
     for table, rows in tables.items(): _check(run.folder, table, rows)
+    _check_end(run.folder, tables)
     return _data(run.folder.resolve().name, about, run.folder, tables, world=_world_of(run, tables), config=run.config)
 
 def gather(records: Iterable[Generation], *, name: str = 'live', about: dict | None = None,
@@ -427,7 +447,10 @@ def attempt_table(data: RunData) -> pd.DataFrame:
     rows = [dict(n, generation=generation, parents=parents(id, n['partners']), family=n.get('family'),
                  pairs=n.get('pairs', 0))
             for (generation, id), n in turns.items() if n['outcome'] != 'child_unlikely']
-    return pd.DataFrame(rows, columns=list(columns)).astype({k: kind for k, kind in columns.items() if kind is not str})
+    try: return pd.DataFrame(rows, columns=list(columns)).astype({k: t for k, t in columns.items() if t is not str})
+    except (TypeError, ValueError):
+        raise ValueError(f"expected uplift, pairs, e, needed, lag and energy_kept as numbers in the table gates of "
+                         f"{data.name}, got others; restore the file from a copy") from None
 
 # %% ../../nbs/10_analysis/01_tables.ipynb #2848304c
 def _number(value, limit: int) -> str:

@@ -36,7 +36,7 @@ from ..tasks.curriculum import CurriculumConfig
 from ..tasks.forms import Form, form_named
 from ..tasks.families import ID_CELLS, Cell, cell_hashes
 from ..tasks.worlds import SCHEDULES, WorldConfig
-from ..utils.files import read_yaml
+from ..utils.files import DEEPEST, read_yaml
 
 # %% ../../nbs/07_ecology/04_config.ipynb #d1c8f41c
 class EcologyConfig(BaseModel):
@@ -89,7 +89,10 @@ class EcologyConfig(BaseModel):
     def but(self, changes: dict | None = None, /, **more) -> 'EcologyConfig':
         "The same with other values, in sections or by dotted names; ValueError in one line for what does not fit"
         values = self.model_dump()
-        for name, value in ((changes or {}) | more).items(): _put(values, EcologyConfig, str(name), value)
+        for name, value in ((str(k), v) for k, v in ((changes or {}) | more).items()):
+            if name.count('.') > DEEPEST or not all(name.split('.')): raise ValueError(
+                f"{name!r:.60}: unknown key, expected names joined by single dots, like market.bet; see `settings`")
+            _put(values, EcologyConfig, name, value)
         try: return EcologyConfig.model_validate(values)
         except ValidationError as e: raise ValueError(validation_line(e, EcologyConfig)) from None
 

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,19 +161,43 @@ def config_differences(*configs: dict) -> dict[str, list]:
 # %% ../../nbs/07_ecology/14_run_folder.ipynb #1dd9f586
 _FITS = {int: {int}, float: {float, int}, bool: {bool}, str: {str}, list: {list}, dict: {dict}}
 _LARGEST = {int: 2 ** 63 - 1, float: sys.float_info.max}
+_LATEST = 2 ** 40       # generation: a chart can still tell one from the next
+_INNER = {'gflops', 'gates', 'parts', 'cells', 'numbers', 'children', 'traits'}     # objects in rows
+_ONLY_NUMBERS = {'gflops', 'gates', 'parts'}
+
+def _inside(value) -> Iterator:
+    "All values in an object or list"
+    if not isinstance(value, (dict, list)): yield value
+    else:
+        for one in value.values() if isinstance(value, dict) else value: yield from _inside(one)
+
+def _inner_misfit(name: str, row: dict) -> str:
+    "What is wrong inside an object in a column, or nothing"
+    for key, value in row.items() if name in _INNER else ():
+        if name in _ONLY_NUMBERS and type(value) not in _FITS[float]:
+            return f"{name} expected a number as {key!r:.40}, got {value!r:.60}"
+        for x in _inside(value):
+            if type(x) in _LARGEST and abs(x) > _LARGEST[type(x)]:
+                return f"{name} expected a smaller number as {key!r:.40}, got {x!r:.60}"
+    return ''
 
 def _misfit(name: str, kind: type, value) -> str:
     "What is wrong with a plain value in a column, or nothing"
     if value is None and name != 'generation': return ''
     if type(value) not in _FITS[kind]: return f"{name} expected {kind.__name__}, got {value!r:.60}"
     if kind in _LARGEST and abs(value) > _LARGEST[kind]: return f"{name} expected a smaller number, got {value!r:.60}"
-    return ''
+    if name == 'generation' and not 0 <= value <= _LATEST:
+        return f"generation expected 0 to {_LATEST}, got {value!r:.60}"
+    return _inner_misfit(name, value) if kind is dict else ''
 
 def _column_fits(name: str, kind: type, values: list) -> bool:
     "Whether `_misfit` finds nothing wrong in any value: the same rule for a whole column, but fast"
     known = [value for value in values if value is not None]
-    return (set(map(type, known)) <= _FITS[kind] and (name != 'generation' or len(known) == len(values))
-            and (kind not in _LARGEST or max(map(abs, known), default=0) <= _LARGEST[kind]))
+    if not set(map(type, known)) <= _FITS[kind]: return False
+    if kind is dict: return not any(_inner_misfit(name, value) for value in known)
+    if name == 'generation' and (len(known) < len(values) or min(known, default=0) < 0): return False
+    largest = _LATEST if name == 'generation' else _LARGEST.get(kind)
+    return largest is None or max(map(abs, known), default=0) <= largest
 
 def _check_keys(row, columns: dict[str, type]) -> str:
     "How the keys of a row differ from the columns, or nothing"

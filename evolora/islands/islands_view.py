@@ -7,6 +7,7 @@ __all__ = ['drawn_islands', 'curves', 'crossings', 'islands_table', 'chart_islan
            'islands_report', 'IslandsPanel']
 
 # %% ../../nbs/14_islands/08_islands_view.ipynb #isv00004
+import re
 import threading
 import time
 import weakref
@@ -43,10 +44,12 @@ def curves(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
     for i in drawn_islands(plan, most):
         if not (place_of(folder, i) / 'run.json').is_file(): continue
         run = Run.open(place_of(folder, i))
-        lineage, came = run.rows('lineage'), set()
-        for row in lineage:
-            if row['event'] == 'birth' and (row['operator'] == 'migrant' or came & set(row['parents'])):
-                came.add(row['organelle'])
+        lineage, came = run.table('lineage'), set()
+        births = lineage[lineage['event'] == 'birth']
+        for name, operator, parents in zip(births['organelle'], births['operator'], births['parents']):
+            if not all(isinstance(x, str) for x in parents or ()): raise ValueError(
+                f"{run.path('lineage')}: expected names of parents, got {parents!r:.60}; restore the file from a copy")
+            if operator == 'migrant' or came & set(parents or ()): came.add(name)
         episodes = run.table('episodes')
         if not len(episodes): continue
         episodes = episodes.assign(epoch=episodes.generation // plan.islands.every, came=episodes.organelle.isin(came))
@@ -57,14 +60,23 @@ def curves(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
     return pd.concat(rows) if rows else pd.DataFrame(columns=['epoch', 'accuracy', 'by_migrants', 'island', 'alive',
                                                                     'generation'])
 
+_TICKET = re.compile(r'([0-9]{1,9})(\.[0-9]{1,18}){3}')       # see `Ticket`
+
 def crossings(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
     "A row a pair of islands and event: how many migrants arrived, were late, found no seat, or were refused"
     plan, counts = read_plan(folder), {}
     for i in drawn_islands(plan, most):
         if not (place_of(folder, i) / 'run.json').is_file(): continue
-        for row in Run.open(place_of(folder, i)).rows('society'):
-            if row['part'] != 'migration' or row['event'] == 'sent' or not row['others']: continue
-            key = int(str(row['others'][0]).partition('.')[0]), i, row['event']
+        run = Run.open(place_of(folder, i))
+        society = run.table('society')
+        came = society[(society['part'] == 'migration') & (society['event'] != 'sent')]
+        for event, others in zip(came['event'], came['others']):
+            if not others: continue
+            ticket = _TICKET.fullmatch(str(others[0]))
+            if not ticket: raise ValueError(
+                f"{run.path('society')}: expected a ticket (island.epoch.to.number) as the first of others, got "
+                f"{others[0]!r:.60}; restore the file from a copy")
+            key = int(ticket[1]), i, event
             counts[key] = counts.get(key, 0) + 1
     return pd.DataFrame([(*k, n) for k, n in counts.items()], columns=['from', 'to', 'event', 'migrants'])
 

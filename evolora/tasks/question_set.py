@@ -98,7 +98,10 @@ def _lines(path: Path, text: str) -> Iterable[tuple[str, dict]]:
 
 def _figures(value):
     "A finite number with all of its digits, as text: it is an answer; all else as it is"
-    if isinstance(value, bool) or not isinstance(value, (Real, Decimal)) or not math.isfinite(value): return value
+    if isinstance(value, bool) or not isinstance(value, (Real, Decimal)): return value
+    try: finite = math.isfinite(value)
+    except OverflowError: return value      # no float holds it
+    if not finite: return value
     if isinstance(value, Decimal): return str(value)
     if value == int(value): return str(int(value))
     return str(value) if isinstance(value, Fraction) else repr(float(value))
@@ -136,12 +139,16 @@ def _kept(row: dict, columns: Iterable[str], where: str) -> dict:
         raise ValueError(f"{where}: expected text, numbers or lists of them in {', '.join(columns)}, got "
                          f"{found!r:.80}") from None
 
-def _plain_names(row: dict) -> dict:
-    "The row with the names that are looked for also where a table has them as ` Question` or `ANSWER`"
-    known = {*sum(_NAMES, ()), 'depth', 'pattern'}
-    found = {plain: value for name, value in row.items() if isinstance(name, str)
-             and (plain := name.strip().casefold()) in known}
-    return found | row
+def _plain_names(row: dict, where: str) -> dict:
+    "The row with its names also without spaces and in lower case; ValueError where two of them become the same"
+    known, names = {*sum(_NAMES, ()), 'depth', 'pattern'}, {}
+    for name in row:
+        plain = name.strip().casefold() if isinstance(name, str) else None
+        if plain not in known: continue
+        if plain in names: raise ValueError(f"{where}: expected {plain} once, got {names[plain]!r:.40} and "
+                                            f"{name!r:.40}; remove or rename one of them")
+        names[plain] = name
+    return {plain: row[name] for plain, name in names.items()} | row
 
 def _read(source, columns: Iterable[str] = ()) -> list[dict]: # that the grader names
     "Rows as question, answer, depth, pattern, where and meta; ValueError of one line for the first that is none"
@@ -149,14 +156,14 @@ def _read(source, columns: Iterable[str] = ()) -> list[dict]: # that the grader 
     for where, row in _rows_of(source):
         if not isinstance(row, dict):
             raise ValueError(f"{where}: expected an object with question and answer, got {row!r:.60}")
-        row = _plain_names(row)
+        row = _plain_names(row, where)
         asked, right = next((names for names in _NAMES if set(names) <= set(row)), (None, None))
         if asked is None: raise ValueError(f"{where}: expected question and answer, got "
                                            f"{sorted(map(str, row))[:6]}; rename the columns")
         depth = row.get('depth')
         depth = 1 if depth is None or depth == '' or depth != depth else depth
         try: known = float(depth) in range(1, MAX_DEPTH + 1)
-        except (TypeError, ValueError): known = False
+        except (TypeError, ValueError, OverflowError): known = False
         if not known: raise ValueError(f"{where}: expected a depth from 1 to {MAX_DEPTH}, got {depth!r:.20}")
         pattern = row.get('pattern')
         found.append({'question': _text(row, asked, where, MAX_PROMPT), 'answer': _text(row, right, where, MAX_REPLY),

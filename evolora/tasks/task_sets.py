@@ -9,6 +9,7 @@ __all__ = ['MAX_TRIES', 'sample_tasks', 'task_hashes', 'count_mode', 'store_mode
 # %% ../../nbs/03_tasks/10_task_sets.ipynb #ta5c001f
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -21,7 +22,7 @@ import evolora
 from .families import CELLS, Cell, FAMILIES, family_named, nearly
 from .family import Task
 from .splits import STREAMS, identified, stream_of
-from ..utils.files import decoded, parse_json, read_file
+from ..utils.files import decoded, parse_json, read_file, write_whole
 from ..utils.randomness import stream as random_stream
 
 # %% ../../nbs/03_tasks/10_task_sets.ipynb #eae216b3
@@ -109,12 +110,10 @@ def write_tasks(tasks: Iterable[Task], path: str | Path) -> Path:
     "Write tasks as JSON lines to a new file; an existing one is a ValueError"
     path = Path(path)
     text = ''.join(json.dumps(asdict(t), ensure_ascii=False) + '\n' for t in tasks)
-    try:
-        with path.open('x', encoding='utf-8') as f: f.write(text)
-    except FileExistsError: raise ValueError(f"{path} exists and is not overwritten; choose another name") from None
+    if os.path.lexists(path): raise ValueError(f"{path} exists and is not overwritten; choose another name")
+    try: return write_whole(path, text)
     except OSError as e:
         raise ValueError(f"cannot write {path}: {e.strerror}; choose a folder that exists and is writable") from None
-    return path
 
 def read_tasks(path: str | Path) -> list[Task]:
     "Read tasks back; a line that is no task is a ValueError that names it"

@@ -285,6 +285,9 @@ class _Loader(yaml.SafeLoader):
     def construct_number(self, node):
         text = getattr(node, 'value', '')
         if len(text) > _NUMBER: raise yaml.constructor.ConstructorError(problem=f'a number of {len(text)} characters')
+        if re.match(r'[-+]?0[0-9]', text) or set(text) & set(':_'): raise yaml.constructor.ConstructorError(
+            problem=f'the number {text!r}, which YAML 1.1 and 1.2 read differently: write digits without : or _ and '
+                    'without 0 before them, or quote a text')
         if node.tag == 'tag:yaml.org,2002:float': return self.construct_yaml_float(node)
         if abs(found := self.construct_yaml_int(node)) < 1 << 63: return found
         raise yaml.constructor.ConstructorError(problem='a whole number of more than 63 bits')
@@ -303,11 +306,12 @@ for _kind in ('int', 'float'): _Loader.add_constructor(f'tag:yaml.org,2002:{_kin
 def read_yaml(path: str | Path, most: int = 1 << 20, advice: str = 'mend the file') -> dict:
     "The keys and values of a YAML file; OSError where none can be read, ValueError where it holds something else"
     text = decoded(read_file(path, most), path)
-    try: values = yaml.load(text, _Loader) or {}
+    try: values = yaml.load(text, _Loader)
     # Of an explicit tag that does not fit, like !!int "", PyYAML hands on whatever Python says.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError) as e:
-        problem = ' '.join(str(getattr(e, 'problem', None) or e).split())[:100]
+        problem = ' '.join(str(getattr(e, 'problem', None) or e).split())[:200]
         raise ValueError(f"{path}: expected YAML, got something else ({problem}); mend the file") from None
+    if values is None: return {}        # an empty file
     if not isinstance(values, dict):
         raise ValueError(f"{path}: expected keys and values, got {short(values)[:60]}; {advice}")
     return values

@@ -187,3 +187,17 @@ def test_a_row_with_joiners_or_new_signs_is_a_row(own, text):
 def test_a_row_that_steers_is_refused_with_its_number(text):
     for row in ({'question': text, 'answer': 'x'}, {'question': 'x', 'answer': text}):
         with pytest.raises(ValueError, match=f'row {len(ROWS) + 1}: expected 1 to'): QuestionSet('x', [*ROWS, row])
+
+
+@pytest.mark.parametrize('name', ['question', 'answer', 'depth'])
+def test_a_number_that_no_float_holds_is_refused(tmp_path, name):
+    path = tmp_path / 'list.jsonl'
+    path.write_text(json.dumps({'question': 'How many?', 'answer': '1', 'depth': 1} | {name: 10**400}))
+    with pytest.raises(ValueError, match=f'line 1: expected .*{name}.*got 1000'): QuestionSet('large', path)
+
+
+@pytest.mark.parametrize('names', [('Question', 'QUESTION'), ('question', ' Question ')])
+def test_two_names_that_differ_only_in_case_are_refused(tmp_path, names):
+    path = tmp_path / 'list.jsonl'
+    path.write_text(json.dumps(dict.fromkeys(names, 'How many?') | {'answer': '1'}))
+    with pytest.raises(ValueError, match='line 1: expected question once, got'): QuestionSet('twins', path)

@@ -120,3 +120,13 @@ def test_a_line_separator_in_a_question_ends_no_line_of_a_file(tmp_path):
     task = draw_tasks([Cell('math', 1)], stream='train', n=1)[0]
     odd = replace(task, prompt='one\u2028two\x85three')
     assert read_tasks(write_tasks([odd, task], tmp_path / 'x.jsonl')) == [odd, task]
+
+
+def test_a_disk_that_ends_leaves_no_half_of_a_file(tmp_path, monkeypatch):
+    def full(file, data):
+        file.write(data[:20])
+        raise OSError(28, 'No space left on device')
+    monkeypatch.setattr('evolora.utils.files._put', full)
+    tasks = draw_tasks([Cell.parse('math:1')], stream='train', n=2)
+    with pytest.raises(ValueError, match='No space left'): write_tasks(tasks, tmp_path / 'tasks.jsonl')
+    assert not list(tmp_path.iterdir())

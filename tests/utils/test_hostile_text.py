@@ -185,3 +185,26 @@ def test_a_model_out_of_all_measure_is_refused_before_it_is_built(tmp_path, chan
 @pytest.mark.parametrize('about', [dict(block_count=4000), dict(expert_count=10**9), dict(embedding_length=1 << 31)])
 def test_a_gguf_out_of_all_measure_is_refused_before_it_is_built(tmp_path, about):
     assert survives(gguf_config, write_tiny_gguf(tmp_path / 'x.gguf', about=about))
+
+
+@pytest.mark.parametrize('number', ['010', '-01', '1:1', '1:30.5', '1_0', '1_0.5', '0_1', '00.5', '!!int "010"'])
+def test_a_number_that_two_versions_of_yaml_read_differently_is_refused(tmp_path, number):
+    path = tmp_path / 'x.yaml'
+    path.write_text(f'rank: {number}')
+    assert 'read differently' in survives(read_yaml, path)
+
+
+def test_plain_numbers_of_yaml_are_read_as_ever(tmp_path):
+    path = tmp_path / 'x.yaml'
+    path.write_text('a: [0, -0, 0.5, .5, 10, -1.5, 1.0e-3, 0.0, 100, "010", .inf]')
+    assert read_yaml(path) == {'a': [0, 0, .5, .5, 10, -1.5, 1e-3, 0., 100, '010', float('inf')]}
+
+
+@pytest.mark.parametrize('name', ['YAML file', 'preset', 'jobs', 'study'])
+@pytest.mark.parametrize('text', ['[]', 'false', '0', "''", '0.0'])
+def test_an_empty_value_is_no_empty_file(tmp_path, name, text):
+    path = tmp_path / 'x.yaml'
+    path.write_text(text)
+    assert 'expected keys and values' in survives(READERS[name], path)
+    path.write_text('# nothing')
+    if name in ('YAML file', 'preset'): READERS[name](path)
