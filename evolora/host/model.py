@@ -24,9 +24,6 @@ import numpy as np
 import torch
 import transformers
 from huggingface_hub import constants
-from huggingface_hub.errors import StrictDataclassError
-from jinja2 import TemplateError
-from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers import logging as transformers_logging
@@ -238,10 +235,6 @@ def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> d
 Host.generate = generate
 
 # %% ../../nbs/04_host/10_model.ipynb #92f2ae62
-# Whatever a damaged or foreign model folder makes the libraries raise.
-_UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ArithmeticError, ImportError,
-               SafetensorError, StrictDataclassError, TemplateError)
-
 @contextmanager
 def reading_model(name: str | Path):
     "What goes wrong while a model is read becomes a ValueError of one line"
@@ -249,7 +242,7 @@ def reading_model(name: str | Path):
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
     before = transformers_logging.set_tqdm_hook(_told)
     try: yield
-    except _UNREADABLE as e:
+    except Exception as e:      # the libraries, some of them in Rust, raise of every kind
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
         near = get_close_matches(str(name), [*SHIPPED, *KNOWN], 1)
         meant = f'did you mean {near[0]}? Otherwise ' if near and str(name) not in KNOWN else (

@@ -281,6 +281,13 @@ def configure(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def tokenizing(folder, part='model', **changes):
+    path = folder / 'tokenizer.json'
+    whole = json.loads(path.read_text())
+    whole[part] = (whole[part] or {}) | changes
+    path.write_text(json.dumps(whole))
+
+
 def only_a_pickle(folder):
     (folder / 'model.safetensors').unlink()
     torch.save(tiny_host().model.state_dict(), folder / 'pytorch_model.bin')
@@ -324,6 +331,13 @@ DAMAGE = [
     pytest.param(lambda f: (f / 'tokenizer.json').write_text('{'), id='half a tokenizer'),
     pytest.param(lambda f: (f / 'tokenizer_config.json').write_text('[]'), id='a list as tokenizer_config.json'),
     pytest.param(without_an_end, id='no end of sequence'),
+    pytest.param(lambda f: tokenizing(f, merges=[['zz', 'qq']]), id='merges of what the vocabulary lacks'),
+    pytest.param(lambda f: tokenizing(f, merges=['a']), id='a merge of one'),
+    pytest.param(lambda f: tokenizing(f, vocab={}), id='an empty vocabulary'),
+    pytest.param(lambda f: tokenizing(f, vocab={'a': -1}), id='a negative token'),
+    pytest.param(lambda f: tokenizing(f, dropout=2), id='a dropout above 1'),
+    pytest.param(lambda f: (f / 'chat_template.jinja').write_text("{{ 'a'|truncate(-5, true, 'xxxxxx') }}"),
+                 id='a template that fails an assertion'),
 ]
 
 
