@@ -42,7 +42,7 @@ from .templates import MARK, check_template, frozen, ordered_ends, quoted, read,
 from ..tasks.forms import Form, System
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS, log
-from ..utils.text import escape
+from ..utils.text import escape, panics_as_errors
 from ..utils.underway import tell
 
 # %% ../../nbs/04_host/10_model.ipynb #caeb5ba5
@@ -214,7 +214,8 @@ def generate(host: Host, prompts: Sequence[str], *,
     made = sample(host.model, encoded, ends=host.ends, max_new_tokens=max_new_tokens, temperature=temperature,
                   seeds=seeds, authors=authors, rows=rows, chunk=chunk, kept=kept, below=below, on_rows=on_rows)
     bill = _bill(host, encoded, made.tokens, kept, authors or Authors([None] * len(encoded)))
-    return Generation(host.tokenizer.batch_decode(made.tokens, skip_special_tokens=True), made.tokens, made.logprobs,
+    with panics_as_errors(): texts = host.tokenizer.batch_decode(made.tokens, skip_special_tokens=True)
+    return Generation(texts, made.tokens, made.logprobs,
                       margins=made.margins, below=made.below, close=margin_of(host.dtype), **bill)
 
 def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> dict[str, np.ndarray]:
@@ -241,7 +242,8 @@ def reading_model(name: str | Path):
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
     before = transformers_logging.set_tqdm_hook(_told)
-    try: yield
+    try:
+        with panics_as_errors(): yield
     except Exception as e:      # the libraries, some of them in Rust, raise of every kind
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
         near = get_close_matches(str(name), [*SHIPPED, *KNOWN], 1)

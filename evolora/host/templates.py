@@ -19,6 +19,7 @@ from pathlib import Path
 from jinja2 import Environment, TemplateError
 
 from ..tasks.forms import TODAY, System, dated
+from ..utils.text import panics_as_errors
 
 # %% ../../nbs/04_host/09_templates.ipynb #7c9d7da8
 def _clock() -> str:
@@ -58,9 +59,17 @@ def quoted(tokenizer, text: str) -> str:
     number = {name: i for i, name in enumerate(names)}
     return pattern.sub(lambda found: chr(_FIRST + number[found[0]]), text)
 
+def _encoding(tokenizer, texts: str | Sequence[str], **how):
+    "What a tokenizer makes of texts; ValueError of one line where it fails, or panics"
+    try:
+        with panics_as_errors(): return tokenizer(texts, **how)
+    except Exception as e:
+        raise ValueError(f"its tokenizer cannot read a text ({' '.join(str(e).split()):.160}); give the host another "
+                         'tokenizer') from None
+
 def _letters(tokenizer, text: str) -> list[int]:
     "Token ids of a text in which every name is only letters"
-    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)['input_ids']
+    ids = _encoding(tokenizer, text, add_special_tokens=False, split_special_tokens=True)['input_ids']
     if ids and not control_tokens(tokenizer).keys().isdisjoint({*ids} - {tokenizer.unk_token_id}):
         raise ValueError(f'this tokenizer reads {text!r:.60} as a control token even in a user\'s text; leave it out')
     return ids
@@ -74,7 +83,7 @@ def _unquoted(tokenizer, text: str, **how) -> list[int]:
         spans.append((len(whole), len(whole := whole + names[ord(found[0]) - _FIRST])))
         at = found.end()
     whole, controls, ids = whole + text[at:], control_tokens(tokenizer), []
-    read = tokenizer(whole, return_offsets_mapping=True, **how)
+    read = _encoding(tokenizer, whole, return_offsets_mapping=True, **how)
     for id, (begin, end) in zip(read['input_ids'], read['offset_mapping']):
         own = id in controls and any(a < end and begin < b for a, b in spans)
         ids += _letters(tokenizer, whole[begin:end]) if own else [id]
@@ -82,8 +91,8 @@ def _unquoted(tokenizer, text: str, **how) -> list[int]:
 
 def tokens_of(tokenizer, texts: Sequence[str], **how) -> list[list[int]]:
     "Token ids of texts: what stands in them as a control token controls, and what is quoted does not"
-    if not any(map(_QUOTED.search, texts)): return tokenizer(texts, **how)['input_ids']
-    return [_unquoted(tokenizer, t, **how) if _QUOTED.search(t) else tokenizer([t], **how)['input_ids'][0]
+    if not any(map(_QUOTED.search, texts)): return _encoding(tokenizer, texts, **how)['input_ids']
+    return [_unquoted(tokenizer, t, **how) if _QUOTED.search(t) else _encoding(tokenizer, [t], **how)['input_ids'][0]
             for t in texts]
 
 # %% ../../nbs/04_host/09_templates.ipynb #862ff92f
@@ -216,7 +225,7 @@ def end_of_turn(tokenizer, ends: Iterable[int]) -> int | None:
     if MARK not in before: return None              # it wrote no reply
     ends, other = {*ends}, {tokenizer.bos_token_id, tokenizer.unk_token_id, tokenizer.pad_token_id}
     known = ends | control_tokens(tokenizer).keys() - other
-    return next((i for i in tokenizer(behind, add_special_tokens=False)['input_ids'] if i in known), None)
+    return next((i for i in _encoding(tokenizer, behind, add_special_tokens=False)['input_ids'] if i in known), None)
 
 def ordered_ends(tokenizer, ends: Iterable[int]) -> list[int]: # of the model's configuration
     "Every token at which an answer ends; first the one that ends a turn, which is taught"
@@ -232,7 +241,7 @@ _BEHIND = weakref.WeakKeyDictionary()          # tokenizer -> what `tokens_behin
 def tokens_behind(tokenizer) -> int:
     "How many tokens a tokenizer puts behind each text"
     if tokenizer in _BEHIND: return _BEHIND[tokenizer]
-    text, whole = (tokenizer(['a'], add_special_tokens=add)['input_ids'][0] for add in (False, True))
+    text, whole = (_encoding(tokenizer, ['a'], add_special_tokens=add)['input_ids'][0] for add in (False, True))
     before = next((i for i in range(len(whole) - len(text) + 1) if whole[i:i + len(text)] == text), len(whole))
     _BEHIND[tokenizer] = max(0, len(whole) - before - len(text))
     return _BEHIND[tokenizer]

@@ -338,6 +338,10 @@ DAMAGE = [
     pytest.param(lambda f: tokenizing(f, dropout=2), id='a dropout above 1'),
     pytest.param(lambda f: (f / 'chat_template.jinja').write_text("{{ 'a'|truncate(-5, true, 'xxxxxx') }}"),
                  id='a template that fails an assertion'),
+    pytest.param(lambda f: tokenizing(f, 'normalizer', type='Precompiled', precompiled_charsmap='AAAA'),
+                 id='a normalizer that panics'),
+    pytest.param(lambda f: tokenizing(f, 'normalizer', type='Replace', pattern={'Regex': ''}, content='b'),
+                 id='an empty pattern, which panics'),
 ]
 
 
@@ -347,6 +351,14 @@ def test_what_is_no_host_is_one_line(folder, damage):
     with pytest.raises(ValueError) as error: load_host(folder)
     said = str(error.value)
     assert '\n' not in said and str(folder) in said and ('give' in said or 'get it again' in said)
+
+
+def test_a_tokenizer_that_panics_at_a_prompt_is_one_line(folder):
+    tokenizing(folder, 'pre_tokenizer', type='Split', pattern={'Regex': '(?:[z]+[z]+)+Q'}, behavior='Isolated',
+               invert=False)
+    host = load_host(folder)
+    with pytest.raises(ValueError, match='its tokenizer cannot read a text') as error: host.encode(['z' * 200])
+    assert '\n' not in str(error.value)
 
 
 def test_a_pickle_is_never_opened(folder):
