@@ -155,6 +155,13 @@ def _little_memory() -> Iterator[None]:
     finally:
         if before: resource.setrlimit(resource.RLIMIT_AS, before)
 
+class _Failure(ValueError):
+    "A chat template failed for a conversation"
+    def __init__(self, error: Exception):
+        reason = ' '.join(str(error).split()) or type(error).__name__
+        super().__init__(f'its chat template fails for a conversation ({reason:.120}); give the tokenizer another '
+                         'template')
+
 _PROVEN: set[str] = set()       # templates that passed `_prove`
 
 def _prove(tokenizer) -> None:
@@ -171,19 +178,23 @@ def _prove(tokenizer) -> None:
     with _little_memory():
         for system, turns in (('', 'a'), ('', 'ab'), ('s', 'a'), ('', 'aba')):
             try: written = _rendered(tokenizer, [messages(system, turns)], len(turns) % 2 == 1)
-            except ValueError: raise
-            except Exception: continue              # such a conversation is not foreseen
+            except (TemplateError, _Failure): continue              # such a conversation is not foreseen
             if len(written[0]) > _LONGEST: raise ValueError(
                 f'its chat template writes {len(written[0]):,} characters for a question of one; give the tokenizer '
                 'another template')
     _PROVEN.add(text)
 
+def _applied(tokenizer, chats: list[list[dict[str, str]]], ask: bool) -> list[str]:
+    "What the chat template writes; TemplateError as jinja raises it, `_Failure` for errors of any other kind"
+    try: return tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=ask, enable_thinking=False)
+    except (TemplateError, MemoryError, SyntaxError, RecursionError): raise
+    except Exception as e: raise _Failure(e) from None
+
 def _rendered(tokenizer, chats: list[list[dict[str, str]]], ask: bool) -> list[str]:
-    return _in_time(lambda: tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=ask,
-                                                          enable_thinking=False), _SECONDS + .05 * len(chats))
+    return _in_time(lambda: _applied(tokenizer, chats, ask), _SECONDS + .05 * len(chats))
 
 def rendered(tokenizer, chats: list[list[dict[str, str]]], ask: bool = True) -> list[str]: # an answer comes next
-    "Conversations in the layout of a tokenizer; ValueError for a template that does not come to an end"
+    "Conversations in the layout of a tokenizer; TemplateError as jinja raises it, ValueError for any other failure"
     _prove(tokenizer)
     return _rendered(tokenizer, chats, ask)
 
@@ -207,13 +218,15 @@ def check_template(tokenizer) -> None:
         raise ValueError('its chat template leaves out the question; give the tokenizer another template')
 
 def written(tokenizer, said: Sequence[Said]) -> list[str]:
-    "Conversations as a model reads them, where an answer comes next"
+    "Conversations as a model reads them, where an answer comes next; ValueError where the chat template fails"
     said = [(quoted(tokenizer, system), [quoted(tokenizer, turn) for turn in turns]) for system, turns in said]
     if tokenizer.chat_template is None:
         return [''.join(f'{turn}\n' for turn in ((system, *turns) if system else turns)) for system, turns in said]
     role = not any(system for system, _ in said) or system_has_role(tokenizer)
-    if any(len(turns) > 1 for _, turns in said): _check_turns(tokenizer)
-    return rendered(tokenizer, [messages(system, turns, role) for system, turns in said])
+    try:
+        if any(len(turns) > 1 for _, turns in said): _check_turns(tokenizer)
+        return rendered(tokenizer, [messages(system, turns, role) for system, turns in said])
+    except TemplateError as e: raise _Failure(e) from None
 
 # %% ../../nbs/04_host/09_templates.ipynb #a040355f
 def end_of_turn(tokenizer, ends: Iterable[int]) -> int | None:
