@@ -1,5 +1,6 @@
 """Every architecture keeps the host's promises: rows are alone, costs add up, weights stay; no model, no host."""
 import json
+import os
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from evolora.host import engine
 from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, read_config, tiny_host
+from evolora.host.model_folder import check_folder
 
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac',
            'Count the words in each group: salt sun / door / fire fish flower', 'é漢🧬', 'Hi']
@@ -359,6 +361,33 @@ def test_a_tokenizer_that_panics_at_a_prompt_is_one_line(folder):
     host = load_host(folder)
     with pytest.raises(ValueError, match='its tokenizer cannot read a text') as error: host.encode(['z' * 200])
     assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('name', ['x.bin', 'sub/model.safetensors.index.json', 3])
+def test_a_configuration_names_weights_of_its_folder_only(folder, name):
+    configure(folder, transformers_weights='model.safetensors')
+    check_folder(folder)
+    configure(folder, transformers_weights=name)
+    with pytest.raises(ValueError, match='expected names of safetensors files in its folder'): check_folder(folder)
+
+
+def test_a_link_to_nothing_in_a_folder_is_one_line(folder):
+    (folder / 'vocab.json').symlink_to('nowhere')
+    with pytest.raises(ValueError, match=r'vocab\.json cannot be read \(No such file'): check_folder(folder)
+
+
+@pytest.mark.parametrize('name', ['x.bin', '../outside.safetensors', '/outside.safetensors', 'missing.safetensors', 3,
+                                  ['model.safetensors'], '..', '', 'a\nb', None])
+def test_an_index_of_weights_names_files_of_its_folder_only(folder, name):
+    (folder / 'model.safetensors').rename(folder / 'one.safetensors')
+    (folder.parent / 'outside.safetensors').write_bytes((folder / 'one.safetensors').read_bytes())
+    os.mkfifo(folder / 'x.bin')
+    index = folder / 'model.safetensors.index.json'
+    index.write_text(json.dumps({'metadata': {}, 'weight_map': {'a': 'one.safetensors'}}))
+    check_folder(folder)
+    index.write_text(json.dumps({'metadata': {}, 'weight_map': {'a': name}}))
+    with pytest.raises(ValueError) as error: check_folder(folder)
+    assert '\n' not in str(error.value) and str(folder) in str(error.value)
 
 
 def test_a_pickle_is_never_opened(folder):
