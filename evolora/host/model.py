@@ -333,10 +333,13 @@ def _origin(source: Path | str, sha256: str, model, saved: str) -> Origin:
     return Origin('model.safetensors', repository=source.partition('@')[0], saved=saved,
                   commit=getattr(model.config, '_commit_hash', None) or '')
 
-def _check_causal(host: 'Host') -> None:
-    "ValueError where what comes later changes what was read before: such a model cannot write"
+def _check_logits(host: 'Host') -> None:
+    "ValueError for logits that are no numbers or all alike, or that later tokens change: such a model cannot write"
     ids = torch.tensor([[0, 1, 2], [0, 3, 4]], device=host.device) % host.model.get_input_embeddings().num_embeddings
-    with torch.no_grad(): first, other = host.model(input_ids=ids, use_cache=False).logits[:, 0].float()
+    with torch.no_grad(): logits = host.model(input_ids=ids, use_cache=False).logits.float()
+    if not logits.isfinite().all(): raise ValueError('its logits are not all finite; get its weights again')
+    if (logits == logits[..., :1]).all(): raise ValueError('its logits are all equal; get its configuration again')
+    first, other = logits[:, 0]
     if (first - other).abs().max() > (1e-4 if host.dtype == torch.float32 else 2e-2) * first.abs().max():
         raise ValueError(f'{host.config.model_type} reads in both directions')
 
@@ -367,7 +370,7 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
         host.origin = _origin(source, sha256, model, saved)
         check_template(tokenizer)
         host.encode(['a template that cannot be rendered'])
-        _check_causal(host)
+        _check_logits(host)
     for line in said: log(line)         # now that nothing is refused
     return host
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -428,6 +429,23 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_reported_in_one_line(monke
     with pytest.raises(ValueError, match='did you mean smollm2-135m-q4'): load_host('smolm2-135m-q4')
     captured = capfd.readouterr()
     assert captured.out == captured.err == ''
+
+
+def weigh(folder, change):
+    path = folder / 'model.safetensors'
+    save_file({name: change(name, t) for name, t in load_file(path).items()}, path, {'format': 'pt'})
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf')])
+def test_weights_that_are_no_numbers_are_refused(folder, value):
+    weigh(folder, lambda name, t: torch.full_like(t, value) if 'layers.1.mlp.up' in name else t)
+    with pytest.raises(ValueError, match='its logits are not all finite'): load_host(folder)
+
+
+def test_a_host_that_says_the_same_of_every_token_is_refused(folder):
+    path = folder / 'config.json'
+    path.write_text(path.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e999'))
+    with pytest.raises(ValueError, match='its logits are (all equal|not all finite)'): load_host(folder)
 
 
 # --- folders of others
