@@ -6,13 +6,16 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import torch
+from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from evolora.host import engine
+from evolora.host.adapters import read_tensors
 from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, read_config, tiny_host
 from evolora.host.model_folder import check_folder
+from evolora.host.saved_state import read_state
 
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac',
            'Count the words in each group: salt sun / door / fire fish flower', 'é漢🧬', 'Hi']
@@ -446,6 +449,15 @@ def test_a_host_that_says_the_same_of_every_token_is_refused(folder):
     path = folder / 'config.json'
     path.write_text(path.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e999'))
     with pytest.raises(ValueError, match='its logits are (all equal|not all finite)'): load_host(folder)
+
+
+@pytest.mark.parametrize('dtype, size', [('F8_E8M0', 8), ('F4', 4), ('F6_E2M3', 6), ('F6_E3M2', 6), ('F8_E4M3', 8)])
+def test_tensors_of_a_rare_type_are_one_line(tmp_path, dtype, size):
+    header = json.dumps({'a': {'dtype': dtype, 'shape': [8], 'data_offsets': [0, size]}}).encode()
+    (path := tmp_path / 'x.safetensors').write_bytes(len(header).to_bytes(8, 'little') + header + bytes(size))
+    for read in (read_tensors, lambda path: read_state(path, BaseModel, format='x', advice='get it again')):
+        with pytest.raises(ValueError) as error: read(path)
+        assert '\n' not in str(error.value) and str(path) in str(error.value)
 
 
 # --- folders of others
