@@ -17,7 +17,7 @@ import torch
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from . import __version__
+from .. import __version__
 from ..utils.files import checked_file, open_file, parse_json, write_whole
 from ..utils.manifest import check_manifest, check_parts, entries, fault, sealed
 
