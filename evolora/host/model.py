@@ -38,7 +38,8 @@ from .model_folder import check_weights
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from .templates import MARK, check_template, frozen, ordered_ends, quoted, read, tokens_of, turns_of, written
+from .templates import (MARK, check_repeats, check_template, frozen, ordered_ends, quoted, read, tokens_of, turns_of,
+                        written)
 from ..tasks.forms import Form, System
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS, log
@@ -370,6 +371,7 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
         host.origin = _origin(source, sha256, model, saved)
         check_template(tokenizer)
         host.encode(['a template that cannot be rendered'])
+        check_repeats(tokenizer)
         _check_logits(host)
     for line in said: log(line)         # now that nothing is refused
     return host

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['MARK', 'Said', 'frozen', 'control_tokens', 'quoted', 'tokens_of', 'turns_of', 'messages', 'rendered',
-           'system_has_role', 'check_template', 'written', 'end_of_turn', 'ordered_ends', 'tokens_behind', 'read']
+           'system_has_role', 'check_template', 'written', 'end_of_turn', 'ordered_ends', 'tokens_behind', 'read',
+           'check_repeats']
 
 # %% ../../nbs/04_host/09_templates.ipynb #5d010f3e
 import ctypes
@@ -265,3 +266,12 @@ def read(tokenizer, texts: Sequence[str]) -> list[list[int]]:
         return tokens_of(tokenizer, texts, add_special_tokens=False)
     found, cut = tokens_of(tokenizer, texts), tokens_behind(tokenizer)
     return [ids[:len(ids) - cut] for ids in found] if cut else found
+
+def check_repeats(tokenizer) -> None:
+    "ValueError where chance decides which tokens a prompt becomes"
+    backend = getattr(getattr(tokenizer, 'backend_tokenizer', None), 'model', None)
+    texts = written(tokenizer, [('', ('What is 17 + 25? Sort the letters: dbac.',))] * 16)
+    if len({*texts}) == 1 and not getattr(backend, 'dropout', None): # a small dropout seldom shows
+        if len({*map(tuple, read(tokenizer, texts))}) == 1: return
+    raise ValueError('its chat template or tokenizer makes something else of the same prompt each time; take out what '
+                     'is random, such as dropout')

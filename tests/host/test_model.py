@@ -460,6 +460,14 @@ def test_tensors_of_a_rare_type_are_one_line(tmp_path, dtype, size):
         assert '\n' not in str(error.value) and str(path) in str(error.value)
 
 
+@pytest.mark.parametrize('template', ["{{ messages[0].content }}{{ ['a', 'b'] | random }}",
+                                      '{{ messages[0].content }}{{ lipsum(1) }}', None])
+def test_a_prompt_that_chance_decides_is_refused(folder, template):
+    if template: (folder / 'chat_template.jinja').write_text(template)
+    else: tokenizing(folder, dropout=.01)
+    with pytest.raises(ValueError, match='makes something else of the same prompt'): load_host(folder)
+
+
 # --- folders of others
 
 def saved(folder, template=None, **changes):
