@@ -30,6 +30,7 @@ from PIL import Image
 from .tables import RunData, run_data
 from ..tasks.worlds import World
 from ..utils.files import write_whole
+from ..utils.text import panics_as_errors
 
 @contextmanager
 def _grammar_later():
@@ -351,10 +352,9 @@ def _check_space() -> None:
 def rendered(render: Callable, what, **how): # `render` is a function of vl_convert
     "What the renderer makes of a specification; ValueError in one line where it cannot"
     _check_space()
-    try: return render(_drawable(what), **how)
-    except BaseException as e:
-        # What Rust calls a panic is no Exception in Python.
-        if not isinstance(e, Exception) and type(e).__name__ != 'PanicException': raise
+    try:
+        with panics_as_errors(): return render(_drawable(what), **how)
+    except Exception as e:
         raise ValueError(f"expected a chart that can be drawn, got {' '.join(str(e).split())[:200]}; look at its "
                          "data") from None
 

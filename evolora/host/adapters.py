@@ -288,7 +288,7 @@ def read_tensors(path: Path, dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     try:
         with safetensors.safe_open(checked_file(path, most), 'pt'): pass    # a header that fits, before all is read
         found = safetensors.torch.load(path.read_bytes())
-    except safetensors.SafetensorError as e:
+    except (safetensors.SafetensorError, LookupError) as e:      # the latter for a type that its torch part lacks
         raise ValueError(f"{path} is no readable safetensors file ({e}); get it again") from None
     names = [str(d).removeprefix('torch.') for d in dtypes]
     for name, t in found.items():

@@ -24,9 +24,6 @@ import numpy as np
 import torch
 import transformers
 from huggingface_hub import constants
-from huggingface_hub.errors import StrictDataclassError
-from jinja2 import TemplateError
-from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers import logging as transformers_logging
@@ -41,11 +38,12 @@ from .model_folder import check_weights
 from .names import host_id, host_source
 from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
-from .templates import MARK, check_template, frozen, ordered_ends, quoted, read, tokens_of, turns_of, written
+from .templates import (MARK, check_repeats, check_template, frozen, ordered_ends, quoted, read, tokens_of, turns_of,
+                        written)
 from ..tasks.forms import Form, System
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS, log
-from ..utils.text import escape
+from ..utils.text import escape, panics_as_errors
 from ..utils.underway import tell
 
 # %% ../../nbs/04_host/10_model.ipynb #caeb5ba5
@@ -217,7 +215,8 @@ def generate(host: Host, prompts: Sequence[str], *,
     made = sample(host.model, encoded, ends=host.ends, max_new_tokens=max_new_tokens, temperature=temperature,
                   seeds=seeds, authors=authors, rows=rows, chunk=chunk, kept=kept, below=below, on_rows=on_rows)
     bill = _bill(host, encoded, made.tokens, kept, authors or Authors([None] * len(encoded)))
-    return Generation(host.tokenizer.batch_decode(made.tokens, skip_special_tokens=True), made.tokens, made.logprobs,
+    with panics_as_errors(): texts = host.tokenizer.batch_decode(made.tokens, skip_special_tokens=True)
+    return Generation(texts, made.tokens, made.logprobs,
                       margins=made.margins, below=made.below, close=margin_of(host.dtype), **bill)
 
 def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> dict[str, np.ndarray]:
@@ -238,18 +237,15 @@ def _bill(host: Host, encoded, tokens, kept: Kept | None, authors: Authors) -> d
 Host.generate = generate
 
 # %% ../../nbs/04_host/10_model.ipynb #92f2ae62
-# Whatever a damaged or foreign model folder makes the libraries raise.
-_UNREADABLE = (OSError, ValueError, LookupError, AttributeError, TypeError, RuntimeError, ArithmeticError, ImportError,
-               SafetensorError, StrictDataclassError, TemplateError)
-
 @contextmanager
 def reading_model(name: str | Path):
     "What goes wrong while a model is read becomes a ValueError of one line"
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
     before = transformers_logging.set_tqdm_hook(_told)
-    try: yield
-    except _UNREADABLE as e:
+    try:
+        with panics_as_errors(): yield
+    except Exception as e:      # the libraries, some of them in Rust, raise of every kind
         reason = str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
         near = get_close_matches(str(name), [*SHIPPED, *KNOWN], 1)
         meant = f'did you mean {near[0]}? Otherwise ' if near and str(name) not in KNOWN else (
@@ -338,10 +334,13 @@ def _origin(source: Path | str, sha256: str, model, saved: str) -> Origin:
     return Origin('model.safetensors', repository=source.partition('@')[0], saved=saved,
                   commit=getattr(model.config, '_commit_hash', None) or '')
 
-def _check_causal(host: 'Host') -> None:
-    "ValueError where what comes later changes what was read before: such a model cannot write"
+def _check_logits(host: 'Host') -> None:
+    "ValueError for logits that are no numbers or all alike, or that later tokens change: such a model cannot write"
     ids = torch.tensor([[0, 1, 2], [0, 3, 4]], device=host.device) % host.model.get_input_embeddings().num_embeddings
-    with torch.no_grad(): first, other = host.model(input_ids=ids, use_cache=False).logits[:, 0].float()
+    with torch.no_grad(): logits = host.model(input_ids=ids, use_cache=False).logits.float()
+    if not logits.isfinite().all(): raise ValueError('its logits are not all finite; get its weights again')
+    if (logits == logits[..., :1]).all(): raise ValueError('its logits are all equal; get its configuration again')
+    first, other = logits[:, 0]
     if (first - other).abs().max() > (1e-4 if host.dtype == torch.float32 else 2e-2) * first.abs().max():
         raise ValueError(f'{host.config.model_type} reads in both directions')
 
@@ -372,7 +371,8 @@ def load_host(name: str | Path = 'embedded', *, # out of `SHIPPED` or `KNOWN`, a
         host.origin = _origin(source, sha256, model, saved)
         check_template(tokenizer)
         host.encode(['a template that cannot be rendered'])
-        _check_causal(host)
+        check_repeats(tokenizer)
+        _check_logits(host)
     for line in said: log(line)         # now that nothing is refused
     return host
 

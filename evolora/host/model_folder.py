@@ -43,12 +43,35 @@ def check_counts(config: dict) -> None:
 # %% ../../nbs/04_host/06_model_folder.ipynb #mfo00011
 _MOST = {'.json': 1 << 26, '.jinja': 1 << 20, '.txt': 1 << 26, '.model': 1 << 26, '.safetensors': 1 << 40}
 
+def _check_file(file: Path, most: int) -> None:
+    try: checked_file(file, most)
+    except OSError as e: raise ValueError(f'{file} cannot be read ({e.strerror or e}); get it again') from None
+
+def _check_name(name, origin: Path, *endings: str) -> None:
+    if isinstance(name, str) and Path(name).name == name and name.endswith(endings): return
+    raise ValueError(f'{origin} expected names of safetensors files in its folder, got {name!r:.80}; get it again')
+
+def _check_named(folder: Path, index: Path) -> None:
+    "ValueError where an index of weights names anything but a safetensors file of its folder"
+    shards = read_json(index).get('weight_map')
+    if not isinstance(shards, dict): raise ValueError(f'{index} expected a weight_map, got none; get it again')
+    for name in {repr(name): name for name in shards.values()}.values():
+        _check_name(name, index, '.safetensors')
+        _check_file(folder / name, _MOST['.safetensors'])
+
 def check_folder(folder: Path) -> None:
-    "ValueError for a folder with a file that cannot be read within seconds, or with a configuration out of all measure"
+    """ValueError for a folder that libraries may not read.
+
+    Its files are plain and small enough, its configuration is of a possible size, and an index of its weights names
+    safetensors files of the folder only."""
     for file in sorted(folder.iterdir()):
         most = _MOST.get(file.suffix)
-        if most is not None and not file.is_dir(): checked_file(file, most)
-    if (folder / 'config.json').is_file(): check_counts(read_json(folder / 'config.json', 1 << 22))
+        if most is not None and not file.is_dir(): _check_file(file, most)
+        if file.name.endswith('.safetensors.index.json'): _check_named(folder, file)
+    if not (path := folder / 'config.json').is_file(): return
+    check_counts(config := read_json(path, 1 << 22))
+    if (name := config.get('transformers_weights')) is not None:
+        _check_name(name, path, '.safetensors', '.safetensors.index.json')
 
 def check_weights(config, folder: Path | str) -> None: # or a name of the hub, of which nothing is checked
     "ValueError for a configuration of more weights than the files of its folder can hold, at four bits a weight"

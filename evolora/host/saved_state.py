@@ -57,7 +57,7 @@ def _opened(path: Path, advice: str) -> tuple[dict[str, str], dict[str, torch.Te
     try:
         with safe_open(checked_file(path, _LARGEST), framework='pt') as file:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError, ValueError) as e:
+    except (SafetensorError, OSError, ValueError, LookupError) as e:
         raise ValueError(f"{path} is no readable checkpoint ({' '.join(str(e).split()):.100}); {advice}") from None
 
 def _beginning(path: Path, size: int, advice: str) -> bytes:

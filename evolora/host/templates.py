@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['MARK', 'Said', 'frozen', 'control_tokens', 'quoted', 'tokens_of', 'turns_of', 'messages', 'rendered',
-           'system_has_role', 'check_template', 'written', 'end_of_turn', 'ordered_ends', 'tokens_behind', 'read']
+           'system_has_role', 'check_template', 'written', 'end_of_turn', 'ordered_ends', 'tokens_behind', 'read',
+           'check_repeats']
 
 # %% ../../nbs/04_host/09_templates.ipynb #5d010f3e
 import ctypes
@@ -19,6 +20,7 @@ from pathlib import Path
 from jinja2 import Environment, TemplateError
 
 from ..tasks.forms import TODAY, System, dated
+from ..utils.text import panics_as_errors
 
 # %% ../../nbs/04_host/09_templates.ipynb #7c9d7da8
 def _clock() -> str:
@@ -58,9 +60,17 @@ def quoted(tokenizer, text: str) -> str:
     number = {name: i for i, name in enumerate(names)}
     return pattern.sub(lambda found: chr(_FIRST + number[found[0]]), text)
 
+def _encoding(tokenizer, texts: str | Sequence[str], **how):
+    "What a tokenizer makes of texts; ValueError of one line where it fails, or panics"
+    try:
+        with panics_as_errors(): return tokenizer(texts, **how)
+    except Exception as e:
+        raise ValueError(f"its tokenizer cannot read a text ({' '.join(str(e).split()):.160}); give the host another "
+                         'tokenizer') from None
+
 def _letters(tokenizer, text: str) -> list[int]:
     "Token ids of a text in which every name is only letters"
-    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)['input_ids']
+    ids = _encoding(tokenizer, text, add_special_tokens=False, split_special_tokens=True)['input_ids']
     if ids and not control_tokens(tokenizer).keys().isdisjoint({*ids} - {tokenizer.unk_token_id}):
         raise ValueError(f'this tokenizer reads {text!r:.60} as a control token even in a user\'s text; leave it out')
     return ids
@@ -74,7 +84,7 @@ def _unquoted(tokenizer, text: str, **how) -> list[int]:
         spans.append((len(whole), len(whole := whole + names[ord(found[0]) - _FIRST])))
         at = found.end()
     whole, controls, ids = whole + text[at:], control_tokens(tokenizer), []
-    read = tokenizer(whole, return_offsets_mapping=True, **how)
+    read = _encoding(tokenizer, whole, return_offsets_mapping=True, **how)
     for id, (begin, end) in zip(read['input_ids'], read['offset_mapping']):
         own = id in controls and any(a < end and begin < b for a, b in spans)
         ids += _letters(tokenizer, whole[begin:end]) if own else [id]
@@ -82,8 +92,8 @@ def _unquoted(tokenizer, text: str, **how) -> list[int]:
 
 def tokens_of(tokenizer, texts: Sequence[str], **how) -> list[list[int]]:
     "Token ids of texts: what stands in them as a control token controls, and what is quoted does not"
-    if not any(map(_QUOTED.search, texts)): return tokenizer(texts, **how)['input_ids']
-    return [_unquoted(tokenizer, t, **how) if _QUOTED.search(t) else tokenizer([t], **how)['input_ids'][0]
+    if not any(map(_QUOTED.search, texts)): return _encoding(tokenizer, texts, **how)['input_ids']
+    return [_unquoted(tokenizer, t, **how) if _QUOTED.search(t) else _encoding(tokenizer, [t], **how)['input_ids'][0]
             for t in texts]
 
 # %% ../../nbs/04_host/09_templates.ipynb #862ff92f
@@ -146,6 +156,13 @@ def _little_memory() -> Iterator[None]:
     finally:
         if before: resource.setrlimit(resource.RLIMIT_AS, before)
 
+class _Failure(ValueError):
+    "A chat template failed for a conversation"
+    def __init__(self, error: Exception):
+        reason = ' '.join(str(error).split()) or type(error).__name__
+        super().__init__(f'its chat template fails for a conversation ({reason:.120}); give the tokenizer another '
+                         'template')
+
 _PROVEN: set[str] = set()       # templates that passed `_prove`
 
 def _prove(tokenizer) -> None:
@@ -162,19 +179,23 @@ def _prove(tokenizer) -> None:
     with _little_memory():
         for system, turns in (('', 'a'), ('', 'ab'), ('s', 'a'), ('', 'aba')):
             try: written = _rendered(tokenizer, [messages(system, turns)], len(turns) % 2 == 1)
-            except ValueError: raise
-            except Exception: continue              # such a conversation is not foreseen
+            except (TemplateError, _Failure): continue              # such a conversation is not foreseen
             if len(written[0]) > _LONGEST: raise ValueError(
                 f'its chat template writes {len(written[0]):,} characters for a question of one; give the tokenizer '
                 'another template')
     _PROVEN.add(text)
 
+def _applied(tokenizer, chats: list[list[dict[str, str]]], ask: bool) -> list[str]:
+    "What the chat template writes; TemplateError as jinja raises it, `_Failure` for errors of any other kind"
+    try: return tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=ask, enable_thinking=False)
+    except (TemplateError, MemoryError, SyntaxError, RecursionError): raise
+    except Exception as e: raise _Failure(e) from None
+
 def _rendered(tokenizer, chats: list[list[dict[str, str]]], ask: bool) -> list[str]:
-    return _in_time(lambda: tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=ask,
-                                                          enable_thinking=False), _SECONDS + .05 * len(chats))
+    return _in_time(lambda: _applied(tokenizer, chats, ask), _SECONDS + .05 * len(chats))
 
 def rendered(tokenizer, chats: list[list[dict[str, str]]], ask: bool = True) -> list[str]: # an answer comes next
-    "Conversations in the layout of a tokenizer; ValueError for a template that does not come to an end"
+    "Conversations in the layout of a tokenizer; TemplateError as jinja raises it, ValueError for any other failure"
     _prove(tokenizer)
     return _rendered(tokenizer, chats, ask)
 
@@ -198,13 +219,15 @@ def check_template(tokenizer) -> None:
         raise ValueError('its chat template leaves out the question; give the tokenizer another template')
 
 def written(tokenizer, said: Sequence[Said]) -> list[str]:
-    "Conversations as a model reads them, where an answer comes next"
+    "Conversations as a model reads them, where an answer comes next; ValueError where the chat template fails"
     said = [(quoted(tokenizer, system), [quoted(tokenizer, turn) for turn in turns]) for system, turns in said]
     if tokenizer.chat_template is None:
         return [''.join(f'{turn}\n' for turn in ((system, *turns) if system else turns)) for system, turns in said]
     role = not any(system for system, _ in said) or system_has_role(tokenizer)
-    if any(len(turns) > 1 for _, turns in said): _check_turns(tokenizer)
-    return rendered(tokenizer, [messages(system, turns, role) for system, turns in said])
+    try:
+        if any(len(turns) > 1 for _, turns in said): _check_turns(tokenizer)
+        return rendered(tokenizer, [messages(system, turns, role) for system, turns in said])
+    except TemplateError as e: raise _Failure(e) from None
 
 # %% ../../nbs/04_host/09_templates.ipynb #a040355f
 def end_of_turn(tokenizer, ends: Iterable[int]) -> int | None:
@@ -216,7 +239,7 @@ def end_of_turn(tokenizer, ends: Iterable[int]) -> int | None:
     if MARK not in before: return None              # it wrote no reply
     ends, other = {*ends}, {tokenizer.bos_token_id, tokenizer.unk_token_id, tokenizer.pad_token_id}
     known = ends | control_tokens(tokenizer).keys() - other
-    return next((i for i in tokenizer(behind, add_special_tokens=False)['input_ids'] if i in known), None)
+    return next((i for i in _encoding(tokenizer, behind, add_special_tokens=False)['input_ids'] if i in known), None)
 
 def ordered_ends(tokenizer, ends: Iterable[int]) -> list[int]: # of the model's configuration
     "Every token at which an answer ends; first the one that ends a turn, which is taught"
@@ -232,7 +255,7 @@ _BEHIND = weakref.WeakKeyDictionary()          # tokenizer -> what `tokens_behin
 def tokens_behind(tokenizer) -> int:
     "How many tokens a tokenizer puts behind each text"
     if tokenizer in _BEHIND: return _BEHIND[tokenizer]
-    text, whole = (tokenizer(['a'], add_special_tokens=add)['input_ids'][0] for add in (False, True))
+    text, whole = (_encoding(tokenizer, ['a'], add_special_tokens=add)['input_ids'][0] for add in (False, True))
     before = next((i for i in range(len(whole) - len(text) + 1) if whole[i:i + len(text)] == text), len(whole))
     _BEHIND[tokenizer] = max(0, len(whole) - before - len(text))
     return _BEHIND[tokenizer]
@@ -243,3 +266,12 @@ def read(tokenizer, texts: Sequence[str]) -> list[list[int]]:
         return tokens_of(tokenizer, texts, add_special_tokens=False)
     found, cut = tokens_of(tokenizer, texts), tokens_behind(tokenizer)
     return [ids[:len(ids) - cut] for ids in found] if cut else found
+
+def check_repeats(tokenizer) -> None:
+    "ValueError where chance decides which tokens a prompt becomes"
+    backend = getattr(getattr(tokenizer, 'backend_tokenizer', None), 'model', None)
+    texts = written(tokenizer, [('', ('What is 17 + 25? Sort the letters: dbac.',))] * 16)
+    if len({*texts}) == 1 and not getattr(backend, 'dropout', None): # a small dropout seldom shows
+        if len({*map(tuple, read(tokenizer, texts))}) == 1: return
+    raise ValueError('its chat template or tokenizer makes something else of the same prompt each time; take out what '
+                     'is random, such as dropout')

@@ -39,7 +39,7 @@ from .pool import (
     belong as belong, each as each, last_line as last_line, run_child as run_child,
 )
 from .text import (
-    escape as escape, fenced as fenced,
+    escape as escape, fenced as fenced, panics_as_errors as panics_as_errors,
 )
 from .cluster import (
     agree as agree, as_here as as_here, cluster_each as cluster_each, facts as facts, first_done as first_done,

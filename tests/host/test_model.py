@@ -1,15 +1,21 @@
 """Every architecture keeps the host's promises: rows are alone, costs add up, weights stay; no model, no host."""
 import json
+import os
 from functools import lru_cache
 
 import numpy as np
 import pytest
 import torch
+from pydantic import BaseModel
+from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from evolora.host import engine
+from evolora.host.adapters import read_tensors
 from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, read_config, tiny_host
+from evolora.host.model_folder import check_folder
+from evolora.host.saved_state import read_state
 
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac',
            'Count the words in each group: salt sun / door / fire fish flower', 'é漢🧬', 'Hi']
@@ -281,6 +287,13 @@ def configure(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def tokenizing(folder, part='model', **changes):
+    path = folder / 'tokenizer.json'
+    whole = json.loads(path.read_text())
+    whole[part] = (whole[part] or {}) | changes
+    path.write_text(json.dumps(whole))
+
+
 def only_a_pickle(folder):
     (folder / 'model.safetensors').unlink()
     torch.save(tiny_host().model.state_dict(), folder / 'pytorch_model.bin')
@@ -324,6 +337,17 @@ DAMAGE = [
     pytest.param(lambda f: (f / 'tokenizer.json').write_text('{'), id='half a tokenizer'),
     pytest.param(lambda f: (f / 'tokenizer_config.json').write_text('[]'), id='a list as tokenizer_config.json'),
     pytest.param(without_an_end, id='no end of sequence'),
+    pytest.param(lambda f: tokenizing(f, merges=[['zz', 'qq']]), id='merges of what the vocabulary lacks'),
+    pytest.param(lambda f: tokenizing(f, merges=['a']), id='a merge of one'),
+    pytest.param(lambda f: tokenizing(f, vocab={}), id='an empty vocabulary'),
+    pytest.param(lambda f: tokenizing(f, vocab={'a': -1}), id='a negative token'),
+    pytest.param(lambda f: tokenizing(f, dropout=2), id='a dropout above 1'),
+    pytest.param(lambda f: (f / 'chat_template.jinja').write_text("{{ 'a'|truncate(-5, true, 'xxxxxx') }}"),
+                 id='a template that fails an assertion'),
+    pytest.param(lambda f: tokenizing(f, 'normalizer', type='Precompiled', precompiled_charsmap='AAAA'),
+                 id='a normalizer that panics'),
+    pytest.param(lambda f: tokenizing(f, 'normalizer', type='Replace', pattern={'Regex': ''}, content='b'),
+                 id='an empty pattern, which panics'),
 ]
 
 
@@ -333,6 +357,41 @@ def test_what_is_no_host_is_one_line(folder, damage):
     with pytest.raises(ValueError) as error: load_host(folder)
     said = str(error.value)
     assert '\n' not in said and str(folder) in said and ('give' in said or 'get it again' in said)
+
+
+def test_a_tokenizer_that_panics_at_a_prompt_is_one_line(folder):
+    tokenizing(folder, 'pre_tokenizer', type='Split', pattern={'Regex': '(?:[z]+[z]+)+Q'}, behavior='Isolated',
+               invert=False)
+    host = load_host(folder)
+    with pytest.raises(ValueError, match='its tokenizer cannot read a text') as error: host.encode(['z' * 200])
+    assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('name', ['x.bin', 'sub/model.safetensors.index.json', 3])
+def test_a_configuration_names_weights_of_its_folder_only(folder, name):
+    configure(folder, transformers_weights='model.safetensors')
+    check_folder(folder)
+    configure(folder, transformers_weights=name)
+    with pytest.raises(ValueError, match='expected names of safetensors files in its folder'): check_folder(folder)
+
+
+def test_a_link_to_nothing_in_a_folder_is_one_line(folder):
+    (folder / 'vocab.json').symlink_to('nowhere')
+    with pytest.raises(ValueError, match=r'vocab\.json cannot be read \(No such file'): check_folder(folder)
+
+
+@pytest.mark.parametrize('name', ['x.bin', '../outside.safetensors', '/outside.safetensors', 'missing.safetensors', 3,
+                                  ['model.safetensors'], '..', '', 'a\nb', None])
+def test_an_index_of_weights_names_files_of_its_folder_only(folder, name):
+    (folder / 'model.safetensors').rename(folder / 'one.safetensors')
+    (folder.parent / 'outside.safetensors').write_bytes((folder / 'one.safetensors').read_bytes())
+    os.mkfifo(folder / 'x.bin')
+    index = folder / 'model.safetensors.index.json'
+    index.write_text(json.dumps({'metadata': {}, 'weight_map': {'a': 'one.safetensors'}}))
+    check_folder(folder)
+    index.write_text(json.dumps({'metadata': {}, 'weight_map': {'a': name}}))
+    with pytest.raises(ValueError) as error: check_folder(folder)
+    assert '\n' not in str(error.value) and str(folder) in str(error.value)
 
 
 def test_a_pickle_is_never_opened(folder):
@@ -373,6 +432,40 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_reported_in_one_line(monke
     with pytest.raises(ValueError, match='did you mean smollm2-135m-q4'): load_host('smolm2-135m-q4')
     captured = capfd.readouterr()
     assert captured.out == captured.err == ''
+
+
+def weigh(folder, change):
+    path = folder / 'model.safetensors'
+    save_file({name: change(name, t) for name, t in load_file(path).items()}, path, {'format': 'pt'})
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf')])
+def test_weights_that_are_no_numbers_are_refused(folder, value):
+    weigh(folder, lambda name, t: torch.full_like(t, value) if 'layers.1.mlp.up' in name else t)
+    with pytest.raises(ValueError, match='its logits are not all finite'): load_host(folder)
+
+
+def test_a_host_that_says_the_same_of_every_token_is_refused(folder):
+    path = folder / 'config.json'
+    path.write_text(path.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e999'))
+    with pytest.raises(ValueError, match='its logits are (all equal|not all finite)'): load_host(folder)
+
+
+@pytest.mark.parametrize('dtype, size', [('F8_E8M0', 8), ('F4', 4), ('F6_E2M3', 6), ('F6_E3M2', 6), ('F8_E4M3', 8)])
+def test_tensors_of_a_rare_type_are_one_line(tmp_path, dtype, size):
+    header = json.dumps({'a': {'dtype': dtype, 'shape': [8], 'data_offsets': [0, size]}}).encode()
+    (path := tmp_path / 'x.safetensors').write_bytes(len(header).to_bytes(8, 'little') + header + bytes(size))
+    for read in (read_tensors, lambda path: read_state(path, BaseModel, format='x', advice='get it again')):
+        with pytest.raises(ValueError) as error: read(path)
+        assert '\n' not in str(error.value) and str(path) in str(error.value)
+
+
+@pytest.mark.parametrize('template', ["{{ messages[0].content }}{{ ['a', 'b'] | random }}",
+                                      '{{ messages[0].content }}{{ lipsum(1) }}', None])
+def test_a_prompt_that_chance_decides_is_refused(folder, template):
+    if template: (folder / 'chat_template.jinja').write_text(template)
+    else: tokenizing(folder, dropout=.01)
+    with pytest.raises(ValueError, match='makes something else of the same prompt'): load_host(folder)
 
 
 # --- folders of others

@@ -160,6 +160,15 @@ def test_a_template_without_the_question_is_refused_when_it_is_loaded(tmp_path):
     with pytest.raises(ValueError, match='leaves out the question'): load_host(tmp_path)
 
 
+@pytest.mark.parametrize('wrong', ["1 + 'a'", '1 / 0', 'none.a.b', "'a' | unknown", "'a' | truncate(-5, true, 'xxxxxx')",
+                                   "'%d' % 'a'", "'{'.format()"])
+def test_a_template_that_fails_for_some_texts_is_one_line(wrong):
+    _, text = asked("{{ messages[0].content }}{% if 'zzz' in messages[0].content %}{{ " + wrong + ' }}{% endif %}')
+    assert text('Hi') == 'Hi'
+    with pytest.raises(ValueError, match='^its chat template fails for a conversation') as error: text('zzz')
+    assert '\n' not in str(error.value)
+
+
 # --- what a tokenizer adds
 
 @pytest.mark.parametrize('pattern, before, behind', [('$A <eos>', [], 1), ('<unk> $A <eos>', [2], 1),
