@@ -9,6 +9,7 @@ __all__ = ['LAST', 'STATES', 'nearest_preset', 'list_runs', 'check_removable', '
 import math
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -132,7 +133,9 @@ def _of_islands(folder: Path) -> dict:
 def _of_study(folder: Path) -> dict:
     plan, gathered = read_json(folder / 'study.json').get('plan'), folder / 'cells.jsonl'
     try:
-        places = sum(not w.get('hosts') or h in w['hosts'] for w in plan['worlds'] for h in plan['hosts'])
+        hosts = Counter(plan['hosts'])      # a loop over all hosts for each world would be quadratic
+        places = sum(sum(hosts[h] for h in set(w['hosts'])) if w.get('hosts') else hosts.total()
+                     for w in plan['worlds'])
         cells = places * math.prod(len(plan[k]) for k in ('budgets', 'seeds', 'conditions'))
     except (KeyError, TypeError, AttributeError):
         raise ValueError('study.json expected the plan of a study, got something else') from None

@@ -33,7 +33,7 @@ from . import runs as runs_command, study as study_command, training_jobs
 from .settings import Changes, changes_of, preset_for
 from .tracking import Track, check_trackers, tracking
 from ..utils.terminal import (MAX_THREADS, bar_of, flush_streams, log, meanwhile, new_file, new_folder_for,
-                                    open_streams, progress, show, visible)
+                                    open_streams, progress, show, visible, widen)
 
 # %% ../../nbs/16_cli/14_app.ipynb #1ed9fd5c
 _ELSEWHERE = dict(dashboard='`evolora report RUN --html` writes one', resume='`evolora run --resume RUN` goes on',
@@ -420,8 +420,9 @@ def _code(arguments: list[str] | None) -> int:
 def main(arguments: list[str] | None = None) -> None:
     "The command's entry point: exit code 0, 2 if it cannot be done, 3 if `run` ended early, 130 Ctrl-C, 141 no reader"
     open_streams()
+    widen()
     for stream in (sys.stdout, sys.stderr):     # a codec without a character is no reason to stop
-        if getattr(stream, 'errors', '') == 'strict' and hasattr(stream, 'reconfigure'):
+        if getattr(stream, 'errors', '') in ('strict', 'surrogateescape') and hasattr(stream, 'reconfigure'):
             stream.reconfigure(errors='replace')
     warnings.formatwarning = lambda message, *_, **__: f'evolora: {visible(str(message))}\n'
     code = 0

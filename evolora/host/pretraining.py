@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import contextmanager
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -22,6 +23,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import logging as transformers_logging
 
 from .fast_layers import reads_whole
 from .engine import buckets
@@ -295,6 +297,13 @@ def _load_checkpoint(path: Path, config: PretrainingConfig, model, optimizers) -
     return saved.step, saved.losses
 
 # %% ../../nbs/04_host/11_pretraining.ipynb #c10e8d3b
+@contextmanager
+def _without_bars():
+    "The bars of transformers are not drawn for a while"
+    before = transformers_logging.set_tqdm_hook(lambda bar, items, how: bar(*items, **how | {'disable': True}))
+    try: yield
+    finally: transformers_logging.set_tqdm_hook(before)
+
 def pretrain(config: PretrainingConfig, out: str | Path,
              *, # a new folder, or one with a checkpoint of the same configuration
              attention: Program | None = None, # a mechanism in the place of Qwen3's attention
@@ -319,11 +328,10 @@ def pretrain(config: PretrainingConfig, out: str | Path,
         losses.append(round(loss.item(), 4))
         on_step(step + 1, losses[-1])
         if (step + 1) % config.checkpoint_every == 0: _save_checkpoint(out, config, step + 1, losses, model, optimizers)
-    model.eval().save_pretrained(out)
+    with _without_bars(): model.eval().save_pretrained(out)
     tokenizer.save_pretrained(out)
     (out / 'checkpoint.safetensors').unlink(missing_ok=True)
-    (out / 'pretraining.json').write_text(json.dumps({'config': config.model_dump(), 'losses': losses}) + '\n',
-                                          encoding='utf-8')
+    write_whole(out / 'pretraining.json', json.dumps({'config': config.model_dump(), 'losses': losses}) + '\n')
     return out
 
 # %% ../../nbs/04_host/11_pretraining.ipynb #58a3fa13

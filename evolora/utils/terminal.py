@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['STEERING', 'EVERY', 'MAX_THREADS', 'fit_text', 'visible', 'drawn', 'listed', 'show', 'log', 'Pace', 'drawn_again',
-           'Bars', 'progress', 'Tracker', 'tracked', 'brief_time', 'bar_of', 'meanwhile', 'open_streams',
+           'Bars', 'progress', 'Tracker', 'tracked', 'brief_time', 'bar_of', 'meanwhile', 'open_streams', 'widen',
            'flush_streams', 'stop_softly', 'uninterrupted', 'exists', 'new_folder_for', 'new_file']
 
 # %% ../../nbs/01_utils/05_terminal.ipynb #c416fd91
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -273,6 +274,11 @@ def open_streams() -> None:
         except OSError:     # the null device gets the lowest number that is free, which is this one
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         setattr(sys, name, open(os.devnull, 'w' if number else 'r', encoding='utf-8'))
+
+def widen() -> None:
+    "Take a terminal of less than 20 columns, in which no text can be laid out, as one of 20"
+    columns = shutil.get_terminal_size().columns
+    if columns < 20 or os.environ.get('COLUMNS') == '0': os.environ['COLUMNS'] = str(max(20, columns))
 
 def flush_streams() -> None:
     "Flush the output; if a pipe has lost its reader or a disk is full, the rest goes to the null device"

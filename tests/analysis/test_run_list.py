@@ -79,6 +79,13 @@ def test_what_is_damaged_or_hostile_is_a_row_with_a_reason(tmp_path):
         assert why in damaged[name] and str(place) not in damaged[name], (name, damaged[name])
 
 
+def test_a_study_of_many_worlds_and_hosts_is_counted_without_a_loop_over_both(tmp_path):
+    (tmp_path / 'study').mkdir()
+    plan = dict(worlds=[{'hosts': ['x']}] * 39_999 + [{}], hosts=['x'] * 40_000, budgets=[1], seeds=[1], conditions=[1])
+    (tmp_path / 'study/study.json').write_text(json.dumps({'plan': plan}))
+    assert rows(tmp_path)['study']['note'] == '0 of 1600000000 cells'
+
+
 def test_a_name_that_is_no_text_is_listed(tmp_path):
     name = os.fsdecode(b'caf\xe9')
     write_run(tmp_path / name, generations=1, size=4)

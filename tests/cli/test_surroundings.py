@@ -1,10 +1,12 @@
 """The command in surroundings that lack something: a codec without a character, a user without a home."""
+import io
 import os
 import re
 import subprocess
 import sys
 
 import pytest
+from synthetic import write_run
 
 from evolora.analysis import theme
 from evolora.cli import app
@@ -32,6 +34,29 @@ def homeless(monkeypatch):
 def test_output_that_a_codec_lacks_a_character_of_is_shown_without_it(tmp_path, codec):
     done = command('config', 'debug', folder=tmp_path, PYTHONIOENCODING=codec)
     assert (done.returncode, done.stderr) == (0, b'') and b'--set NAME=VALUE' in done.stdout
+
+
+@pytest.mark.parametrize('errors', ['strict', 'surrogateescape'])
+def test_a_stream_of_the_c_locale_shows_what_it_lacks_as_question_marks(monkeypatch, errors):
+    for name in ('stdout', 'stderr'):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), encoding='ascii', errors=errors))
+    with pytest.raises(SystemExit) as ended: app.main(['config', 'debug', '--set', 'adapter.kind=ž'])
+    sys.stderr.flush()
+    assert ended.value.code == 2 and sys.stderr.buffer.getvalue().count(b'\n') == 1
+    with pytest.raises(SystemExit) as ended: app.main(['config', 'debug', '--own'])
+    assert not ended.value.code and b'market' in sys.stdout.buffer.getvalue()
+
+
+@pytest.mark.parametrize('columns', ['0', '1', '19'])
+def test_a_terminal_of_few_columns_is_taken_as_one_of_twenty(cli, monkeypatch, tmp_path, columns):
+    write_run(tmp_path / 'run', generations=3)
+    for command in (['config', 'debug', '--own'], ['watch', tmp_path / 'run', '--once'], ['runs', tmp_path]):
+        monkeypatch.setenv('COLUMNS', '20')
+        wanted = cli(*command)
+        monkeypatch.setenv('COLUMNS', columns)
+        found = cli(*command)
+        assert found[0] == 0 and not found[2] and found[1].strip()
+        assert found == wanted or columns == '0'        # then it is asked for its width
 
 
 def test_a_unicode_error_is_a_sentence(monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """The host with many habits: all of them are there, none is preferred, and one adapter cannot be two."""
 import numpy as np
 import pytest
+from transformers import logging as transformers_logging
 
 from evolora.host.habit_host import HABIT_DEPTHS, HabitConfig, habit_table
 from evolora.host.model import load_host
@@ -43,7 +44,7 @@ def test_consistent_clients_want_the_same_number_of_habit_everywhere(monkeypatch
         assert several == 0 if consistent else several > .3
 
 
-def test_training_it_is_the_same_loop_byte_for_byte(tmp_path):
+def test_training_it_is_the_same_loop_byte_for_byte(tmp_path, capfd):
     small = HabitConfig(hidden=32, layers=2, rows=2, row=128, steps=4, first_stage=2, checkpoint_every=2)
     class Stop(Exception): pass
     def stop(step, loss):
@@ -51,6 +52,8 @@ def test_training_it_is_the_same_loop_byte_for_byte(tmp_path):
     pretrain(small, tmp_path / 'whole')
     with pytest.raises(Stop): pretrain(small, tmp_path / 'broken', on_step=stop)
     pretrain(small, tmp_path / 'broken')
+    assert capfd.readouterr() == ('', ''), 'no bar of transformers is drawn, and the hook is that of before'
+    assert transformers_logging.set_tqdm_hook(None) is None
     assert (tmp_path / 'whole/model.safetensors').read_bytes() == (tmp_path / 'broken/model.safetensors').read_bytes()
     with pytest.raises(ValueError, match='other settings'):
         pretrain(small.model_copy(update={'slips': .5}), _begun(tmp_path, small))

@@ -172,6 +172,7 @@ def _again(record: Record) -> str:
     found = record.findings
     rows = [('baseline', found.baseline), *((f'candidate {w.index}', w) for w in found.winners),
             *((f'control {plain(name, 40)}', m) for name, m in found.controls.items())]
+    if not any(m for _, m in rows): return 'Nothing was trained again on fresh seeds.'
     table = pd.DataFrame([dict(
         mechanism=name, loss=words(m.loss(), '.4f'), gain=words(m.gain and m.gain.gain, '+.4f'),
         low=words(m.gain and m.gain.low, '+.4f'), high=words(m.gain and m.gain.high, '+.4f'),

@@ -54,11 +54,14 @@ def _mapped(train: bytes, held: bytes, vocab: int) -> tuple[np.ndarray, np.ndarr
     return table[a], table[b]
 
 # %% ../../../nbs/12_attention/scoring/01_corpus.ipynb #4cca6438
+_WORD = 1000    # bytes; a longer word is cut, for learning from one takes quadratic time
+
 def _encoded(train: str, held: str, vocab: int) -> tuple[np.ndarray, np.ndarray]:
     "Byte-pair encoding with so many tokens, learned from the text to train on"
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     pairs = Tokenizer(models.BPE())
-    pairs.pre_tokenizer, pairs.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.FixedLength(_WORD)
+    pairs.pre_tokenizer, pairs.decoder = pre_tokenizers.Sequence([*words]), decoders.ByteLevel()
     # In pieces, for the trainer counts words of a piece at a time.
     pieces = train.splitlines(keepends=True)
     pairs.train_from_iterator(pieces, trainers.BpeTrainer(

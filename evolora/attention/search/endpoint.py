@@ -18,7 +18,7 @@ from contextlib import suppress
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from functools import cache
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from importlib import import_module
 from ipaddress import ip_address
 from threading import Event, Timer
@@ -189,6 +189,7 @@ def _address(url: str, key: str | None) -> SplitResult:
     try:
         parts = urlsplit(url)
         parts.port      # fails for a port that is none
+        (parts.hostname or '').encode('idna')       # and this for a name with a part that is empty or too long
     except (ValueError, AttributeError): parts = SplitResult('', '', '', '', '')
     plain = isinstance(url, str) and url.isascii() and url.isprintable() and not set(url) & set(' @?#')
     if not plain or parts.scheme not in ('http', 'https') or not parts.hostname:
@@ -207,12 +208,19 @@ def _checked_key(key: str | None) -> str | None:
     return key or None
 
 # %% ../../../nbs/12_attention/search/04_endpoint.ipynb #ffec5e68
+def _start(response: HTTPResponse) -> bytes:
+    "The first megabyte of an answer and a byte more; in blocks, for `read` has no end where a chunk has a size below 0"
+    found = bytearray()
+    while len(found) <= _LARGEST and (block := response.read1(1 << 16)): found += block
+    return bytes(found[:_LARGEST + 1])
+
 def _post(parts: SplitResult, body: bytes, headers: dict, timeout: float) -> tuple[int, Message, bytes]:
     "Status, headers and the first megabyte of the answer to one request, within `timeout` seconds"
     where, late, sock = f'{parts.hostname}:{parts.port or parts.scheme}', Event(), None
     kind = {'http': HTTPConnection, 'https': HTTPSConnection}[parts.scheme]
     options = {'context': ssl.create_default_context()} if parts.scheme == 'https' else {}
-    connection = kind(parts.hostname, parts.port, timeout=timeout, **options)
+    port = kind.default_port if parts.port is None else parts.port      # without one, it takes the end of an IPv6
+    connection = kind(parts.hostname, port, timeout=timeout, **options)
     def stop():
         late.set()
         if sock is not None:
@@ -225,7 +233,7 @@ def _post(parts: SplitResult, body: bytes, headers: dict, timeout: float) -> tup
         sock = connection.sock
         if late.is_set(): raise TimeoutError
         connection.request('POST', f"{parts.path.rstrip('/')}/chat/completions", body, headers)
-        with connection.getresponse() as response: data = response.read(_LARGEST + 1)
+        with connection.getresponse() as response: data = _start(response)
         if late.is_set(): raise TimeoutError
         return response.status, response.headers, data
     except (OSError, HTTPException) as error:

@@ -258,7 +258,10 @@ def read_openevolve(folder: str | Path) -> pd.DataFrame:
     folder = Path(folder)
     job = read_json(folder / 'job.json')
     if not isinstance(job.get('program'), str): raise ValueError(f'{folder} expected the job of a run, got another')
-    rows = [{'iteration': 0, 'parent': pd.NA, 'score': job.get('score'), 'source': job['program']}]
+    try: score = None if job.get('score') is None else _valid({'combined_score': job['score']})
+    except (TypeError, OverflowError): raise ValueError(
+        f"{folder / 'job.json'} expected a finite score of at least 0, got something else; was it changed?") from None
+    rows = [{'iteration': 0, 'parent': pd.NA, 'score': score, 'source': job['program']}]
     seen, trace = {job['program']: 0}, folder / 'openevolve' / 'evolution_trace.jsonl'
     for line in _lines(trace) if trace.exists() else ():
         before, line['source'] = (_framed(text, job['program']) for text in (line.pop('before'), line['source']))

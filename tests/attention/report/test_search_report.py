@@ -39,6 +39,14 @@ def test_the_headline_is_the_result_on_fresh_seeds(tmp_path, true, words):
     assert f'{first.gain.low:+.4f} … {first.gain.high:+.4f}' in text and '3 fresh seeds' in text
 
 
+@pytest.mark.parametrize('kept', [['ensemble', 'ablation'], []])
+def test_findings_without_anything_trained_again_say_so(tmp_path, kept):
+    history = rows()
+    found = {name: part for name, part in findings(history).items() if name in kept}
+    told = Account(record_of(tmp_path, history=history, found=found)).sections['On fresh seeds']
+    assert told[0] == 'Nothing was trained again on fresh seeds.'
+
+
 def test_an_interval_by_seeds_that_holds_zero_is_in_the_headline(tmp_path):
     history = rows()
     found = findings(history, true=.03)

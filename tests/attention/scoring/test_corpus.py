@@ -6,6 +6,7 @@ import pytest
 import torch
 from quick import FRAMEWORK, QUICK, Inside, scaled
 
+from evolora.attention.scoring import corpus
 from evolora.attention.scoring.corpus import (IGNORED, Corpus, corpus_of, draw, read_corpus, recall_rows, recall_share,
                                               standard_library)
 from evolora.attention.scoring.evaluation import Evaluator
@@ -50,6 +51,15 @@ def test_pairs_are_learned_from_the_part_to_train_on_and_always_the_same(story):
     (story / '0.txt').write_text('zqzqzqzq ' * 300)
     changed = read_corpus(story, 300)
     assert changed.digest != found.digest
+
+
+def test_a_word_of_megabytes_is_learned_in_pieces_and_others_are_left_whole(tmp_path, monkeypatch):
+    (path := tmp_path / 'a.txt').write_text('ab' * 200_000)
+    assert read_corpus(path, 16_384).train.max() > 256
+    path.write_text(''.join(f"{'ab' * (n % 490 + 1)} é{n}\n" for n in range(500)))
+    found = read_corpus(path, 300)
+    monkeypatch.setattr(corpus, '_WORD', 1 << 30)
+    assert read_corpus(path, 300).digest == found.digest
 
 
 def test_a_contained_process_learns_the_same_pairs_and_trains_on_them(story, tmp_path_factory):

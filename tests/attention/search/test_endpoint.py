@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import pytest
 from endpoints import edit, serving
 
+from evolora.attention.search import endpoint
 from evolora.attention.search.endpoint import AnswerError, EndpointError, EndpointProposer, parse_answer, task_prompt
 from evolora.host.mechanisms.frameworks import FRAMEWORKS, VARIANTS, variant
 from evolora.host.mechanisms.program_source import LONGEST, Program, Refused, rules
@@ -209,6 +210,29 @@ def test_a_slow_server_and_one_that_drips_are_left(serve):
     with pytest.raises(EndpointError, match='raise timeout'): proposer(server, timeout=.2).ask('', '', 0)
 
 
+@pytest.mark.parametrize('size', [b'-1', b'-ffff', b'7fffffffffff', b'200000'])
+def test_a_chunk_of_a_wrong_size_is_not_read_past_a_megabyte(serve, size):
+    sent = []
+    def flood(asked, handler):
+        handler.wfile.write(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n' + size + b'\r\n')
+        while len(sent) < 32: sent.append(handler.wfile.write(b' ' * (1 << 20)))
+
+    with pytest.raises(EndpointError, match='at most 1048576 bytes'): proposer(serve(flood)).ask('', '', 0)
+    assert len(sent) < 32
+
+
+def test_chunks_are_joined(serve):
+    def chunked(asked, handler):
+        body = json.dumps({'choices': [{'message': {'content': 'x' * 100_000}}]}).encode()
+        handler.wfile.write(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n')
+        for at in range(0, len(body), 999):
+            part = body[at:at + 999]
+            handler.wfile.write(b'%x\r\n%s\r\n' % (len(part), part))
+        handler.wfile.write(b'0\r\n\r\n')
+
+    assert proposer(serve(chunked)).ask('', '', 0) == 'x' * 100_000
+
+
 def test_a_redirect_is_not_followed_and_proxies_are_not_used(serve, monkeypatch):
     other = serve(lambda asked, _: 'from elsewhere')
     server = serve(lambda asked, _: (307, b'', {'Location': f'{other.url}/chat/completions'}))
@@ -235,10 +259,26 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(serve, monkeypatc
     'localhost:8000', 'ftp://h/v1', 'http://', 'http://h:99999/v1', 'http://h/v1?x=1', 'http://h/v1#x',
     'http://h/ v1', '',
     'http://h/v1\r\nX: y', 'http://hö/v1', None, 5, b'http://h/v1', 'file:///etc/passwd', 'http://[::1/v1',
+    'http://a..b/v1', f"http://{'a' * 70}/v1", 'http://./v1',
 ])
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(ValueError, match='url expected') as found: EndpointProposer(FRAMEWORK, url=url, model='m')
     assert str(found.value).isprintable()
+
+
+@pytest.mark.parametrize('url, place', [
+    ('http://[::1]/v1', ('::1', 80)), ('http://[::1%25lo]/v1', ('::1%25lo', 80)), ('https://h/v1', ('h', 443)),
+    ('http://[::1]:7/v1', ('::1', 7)), ('http://h:0/v1', ('h', 0))])
+def test_the_host_and_port_of_an_address_are_those_that_are_called(monkeypatch, url, place):
+    called = []
+    def refuse(address, *others):
+        called.append(address)
+        raise OSError('no route')
+
+    monkeypatch.setattr(endpoint.socket, 'create_connection', refuse)
+    asks = EndpointProposer(FRAMEWORK, url=url, model='m')
+    with pytest.raises(EndpointError, match='expected an answer, got none'): asks.ask('', '', 0)
+    assert called == [place]
 
 
 def test_a_password_in_an_address_is_not_shown_and_a_key_does_not_travel_in_the_clear(monkeypatch):

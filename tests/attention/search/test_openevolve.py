@@ -210,6 +210,9 @@ def test_a_folder_without_a_run_is_refused_and_without_programs_there_is_no_best
     with pytest.raises(ValueError, match='no job.json'): read_openevolve(tmp_path)
     (tmp_path / 'job.json').write_text('{"program": 3}')
     with pytest.raises(ValueError, match='the job of a run'): read_openevolve(tmp_path)
+    for score in (10**400, {'a': 1}, 'x', [1], True, -1):
+        (tmp_path / 'job.json').write_text(json.dumps({'program': 'x = 1', 'score': score}))
+        with pytest.raises(ValueError, match='job.json expected a finite score'): read_openevolve(tmp_path)
     (tmp_path / 'job.json').write_text(json.dumps({'program': 'x = 1', 'score': 1.}))
     with pytest.raises(ValueError, match='one program that can be read'): best_openevolve(read_openevolve(tmp_path))
 
