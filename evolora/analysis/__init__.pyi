@@ -9,10 +9,14 @@ from . import run_dashboard as run_dashboard
 from . import run_list as run_list
 from . import run_report as run_report
 from . import society_charts as society_charts
+from . import table_checks as table_checks
 from . import tables as tables
 from . import theme as theme
 from . import trackers as trackers
 from . import weights as weights
+from .table_checks import (
+    check_tables as check_tables,
+)
 from .tables import (
     COMPUTE as COMPUTE, EVOLUTION as EVOLUTION, KNOWN as KNOWN, NO_MEASURE as NO_MEASURE, READING as READING,
     RunData as RunData, age_table as age_table, attempt_table as attempt_table, balances as balances,

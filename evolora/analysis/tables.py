@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from .table_checks import check_tables
 from ..assimilation.gates import EVENTS, GATES, Decision, gate_label
 from ..ecology.price_equation import inheritance
 from ..ecology.record import Generation
@@ -67,37 +68,6 @@ def _data(name: str, about: dict, folder: Path | None, tables: dict[str, pd.Data
     if len(tables['generations']): return RunData(name, about, folder, **tables, **more)
     raise ValueError(f"expected a run with at least one generation, got {folder or name} with none; let it run first")
 
-# Numbers that were not measured are NaN; of the rest, only these may be missing.
-_MAY_MISS = {('lineage', 'operator'), ('lineage', 'rank'), ('lineage', 'traits'), ('lineage', 'reason'),
-             ('episodes', 'answer'), ('feedback', 'answer'), ('generations', 'best')}
-
-def _check(folder: Path, table: str, frame: pd.DataFrame) -> None:
-    "ValueError if a value is missing that every row has, or an organelle in a list has no name"
-    for name, kind in TABLES[table].items():
-        wrong = kind is not float and (table, name) not in _MAY_MISS and frame[name].isna().any()
-        if wrong or kind is list and not all(isinstance(x, str) for row in frame[name] for x in row):
-            raise ValueError(f"{folder / table}.jsonl: expected {name} in every row, got "
-                             f"{'none' if wrong else 'others'} in one; restore the file from a copy")
-    if table == 'society': _check_society(folder, frame)
-
-def _check_society(folder: Path, frame: pd.DataFrame) -> None:
-    "ValueError if a number of society is none, or larger than any that is counted or paid"
-    for numbers in frame['numbers']:
-        for name, x in numbers.items():
-            if x is not None and (type(x) not in (int, float) or abs(x) > 2**53): raise ValueError(
-                f"{folder}/society.jsonl: expected a number as {name!r:.40}, got {x!r:.40}; restore the file from a "
-                "copy")
-
-_AHEAD = 1000       # generations that a run at work may write while its tables are read, one after the other
-
-def _check_end(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
-    "ValueError for a row that is of a generation long after the last one; a chart could not show both"
-    last = tables['generations']['generation'].max()
-    for table, rows in tables.items():
-        if rows['generation'].max() > last + _AHEAD:
-            raise ValueError(f"{folder / table}.jsonl: expected generations up to {last}, as in the table generations, "
-                             f"got {rows['generation'].max()}; restore the file from a copy")
-
 def _world_of(run: Run, tables: dict[str, pd.DataFrame]) -> World | None:
     "The world of a run, as configuration and seed have it and as it was changed by hand; None if it never changes"
     if 'world' not in run.config: return None
@@ -117,8 +87,7 @@ def load(folder) -> RunData:
     about = dict(host=run.host.get('id', '?'), seed=run.seed, version=run.version,
                  configuration=run.hashes['config'][:12])
     tables = {table: run.table(table) for table in TABLES}
-    for table, rows in tables.items(): _check(run.folder, table, rows)
-    _check_end(run.folder, tables)
+    check_tables(run.folder, tables)
     return _data(run.folder.resolve().name, about, run.folder, tables, world=_world_of(run, tables), config=run.config)
 
 def gather(records: Iterable[Generation], *, name: str = 'live', about: dict | None = None,

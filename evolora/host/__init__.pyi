@@ -70,10 +70,11 @@ from .saved_state import (
     read_state as read_state, write_state as write_state,
 )
 from .templates import (
-    MARK as MARK, Said as Said, check_template as check_template, control_tokens as control_tokens,
-    end_of_turn as end_of_turn, frozen as frozen, messages as messages, ordered_ends as ordered_ends,
-    quoted as quoted, read as read, rendered as rendered, system_has_role as system_has_role,
-    tokens_behind as tokens_behind, tokens_of as tokens_of, turns_of as turns_of, written as written,
+    MARK as MARK, Said as Said, check_repeats as check_repeats, check_template as check_template,
+    control_tokens as control_tokens, end_of_turn as end_of_turn, frozen as frozen, messages as messages,
+    ordered_ends as ordered_ends, quoted as quoted, read as read, rendered as rendered,
+    system_has_role as system_has_role, tokens_behind as tokens_behind, tokens_of as tokens_of,
+    turns_of as turns_of, written as written,
 )
 from .model import (
     ARCHITECTURES as ARCHITECTURES, Generation as Generation, Host as Host, Origin as Origin,

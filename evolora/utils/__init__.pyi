@@ -33,7 +33,7 @@ from .terminal import (
     exists as exists, fit_text as fit_text, flush_streams as flush_streams, listed as listed, log as log,
     meanwhile as meanwhile, new_file as new_file, new_folder_for as new_folder_for, open_streams as open_streams,
     progress as progress, show as show, stop_softly as stop_softly, tracked as tracked,
-    uninterrupted as uninterrupted, visible as visible,
+    uninterrupted as uninterrupted, visible as visible, widen as widen,
 )
 from .pool import (
     belong as belong, each as each, last_line as last_line, run_child as run_child,
