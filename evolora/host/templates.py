@@ -9,17 +9,19 @@ __all__ = ['MARK', 'Said', 'frozen', 'control_tokens', 'quoted', 'tokens_of', 't
 
 # %% ../../nbs/04_host/09_templates.ipynb #5d010f3e
 import ctypes
+import math
 import re
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jinja2 import Environment, TemplateError
+from jinja2 import Environment, TemplateError, TemplateSyntaxError
 
 from ..tasks.forms import TODAY, System, dated
+from ..utils.pool import TooMuch, try_forked
 from ..utils.text import panics_as_errors
 
 # %% ../../nbs/04_host/09_templates.ipynb #7c9d7da8
@@ -165,8 +167,20 @@ class _Failure(ValueError):
 
 _PROVEN: set[str] = set()       # templates that passed `_prove`
 
+# Short conversations, and those at which a template that counts turns or characters shows what it writes.
+_TRIED = ('', ('a',)), ('', ('a', 'b')), ('s', ('a',)), ('', ('a', 'b', 'a')), ('s', ('a b! ' * 400,) * 9)
+
+def _try(tokenizer) -> None:
+    for system, turns in _TRIED:
+        try: text = _rendered(tokenizer, [messages(system, turns)], len(turns) % 2 == 1)[0]
+        except TemplateSyntaxError as e: raise _Failure(e) from None
+        except (TemplateError, _Failure): continue              # such a conversation is not foreseen
+        if len(text) > _LONGEST: raise ValueError(
+            f'its chat template writes {len(text):,} characters for {sum(map(len, turns)):,}; give the tokenizer '
+            'another template')
+
 def _prove(tokenizer) -> None:
-    "ValueError for a template that takes too long, or writes too much, for short conversations"
+    "ValueError for a template that takes too long, or too much memory, or writes too much, for short conversations"
     text = repr(tokenizer.chat_template)
     if text in _PROVEN: return
     if len(text) > _LONGEST: raise ValueError(f'its chat template has {len(text):,} characters, expected at most '
@@ -176,13 +190,11 @@ def _prove(tokenizer) -> None:
         if any(kind == 'operator' and sign == '**' for _, kind, sign in Environment().lex(one or '')):
             raise ValueError('its chat template has powers of numbers, which can take for ever; give the tokenizer '
                              'another template')
-    with _little_memory():
-        for system, turns in (('', 'a'), ('', 'ab'), ('s', 'a'), ('', 'aba')):
-            try: written = _rendered(tokenizer, [messages(system, turns)], len(turns) % 2 == 1)
-            except (TemplateError, _Failure): continue              # such a conversation is not foreseen
-            if len(written[0]) > _LONGEST: raise ValueError(
-                f'its chat template writes {len(written[0]):,} characters for a question of one; give the tokenizer '
-                'another template')
+    # A call of C keeps all threads waiting, so what may take for ever is tried in a copy first.
+    try: try_forked(lambda: _try(tokenizer), seconds=math.ceil(_SECONDS) + 1, memory=_MEMORY)
+    except TooMuch as e: raise ValueError(f'its chat template {e}; give the tokenizer another template') from None
+    with _little_memory(), suppress(TemplateError, _Failure):      # compiling computes constants, or fails to
+        _rendered(tokenizer, [messages(*_TRIED[0])], True)
     _PROVEN.add(text)
 
 def _applied(tokenizer, chats: list[list[dict[str, str]]], ask: bool) -> list[str]:

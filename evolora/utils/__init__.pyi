@@ -36,7 +36,8 @@ from .terminal import (
     uninterrupted as uninterrupted, visible as visible, widen as widen,
 )
 from .pool import (
-    belong as belong, each as each, last_line as last_line, run_child as run_child,
+    TooMuch as TooMuch, belong as belong, each as each, last_line as last_line, run_child as run_child,
+    try_forked as try_forked,
 )
 from .text import (
     escape as escape, fenced as fenced, panics_as_errors as panics_as_errors,

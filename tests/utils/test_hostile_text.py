@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import sys
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from evolora.experiments.study_results import read_cells
 from evolora.host.adapters import read_peft, read_peft_host
 from evolora.host.gguf import gguf_config, write_tiny_gguf
 from evolora.host.model_folder import check_folder
-from evolora.host.templates import check_template
+from evolora.host.templates import _applied, check_template
 from evolora.host.model import byte_tokenizer
 from evolora.analysis.run_list import list_runs
 from evolora.islands.islands_folder import status_of
@@ -172,6 +173,40 @@ def test_a_template_in_an_endless_loop_is_stopped(monkeypatch):
     loop = '{% for i in range(99999) %}'
     tokenizer.chat_template = loop * 3 + '{% endfor %}' * 3
     assert 'took more than' in survives(check_template, tokenizer)
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='no limits of memory')
+@pytest.mark.parametrize('template', ["{{ '%099999999999d' % 1 }}{% endif %}", "{{ '%099999999999d' % 1 }}{{ 1 | no }}"])
+def test_a_template_that_does_not_compile_is_refused_by_the_copy(template, monkeypatch):
+    here, used = os.getpid(), []
+    monkeypatch.setattr('evolora.host.templates._applied', lambda *how: (used.append(os.getpid()), _applied(*how))[1])
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = template
+    assert 'its chat template fails' in survives(check_template, tokenizer)
+    assert here not in used
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
+@pytest.mark.parametrize('template', [
+    "{{ '%0999999999d' % 1 }}", "{{ ('a' * 9999999) | replace('a', 'b' * 999) }}", "{{ [0] * 9999999999 }}",
+    "{% if messages | length > 8 %}{{ '%0999999999d' % 1 }}{% endif %}{{ messages[0].content }}"])
+def test_a_template_that_needs_much_memory_never_runs_in_this_process(template, monkeypatch):
+    monkeypatch.setattr('evolora.host.templates._MEMORY', 1 << 27)
+    here, used = os.getpid(), []
+    monkeypatch.setattr('evolora.host.templates._applied', lambda *how: (used.append(os.getpid()), _applied(*how))[1])
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = template
+    assert 'MemoryError' in survives(check_template, tokenizer)
+    assert here not in used
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
+def test_a_template_in_one_endless_call_is_stopped(monkeypatch):
+    monkeypatch.setattr('evolora.host.templates._SECONDS', 0)
+    monkeypatch.setattr('evolora.host.templates._in_time', lambda work, seconds: work())     # the call holds the GIL
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = "{{ ('a ' * 30000000) | wordwrap(1) }}"
+    assert 'took more than 1 seconds of processor time' in survives(check_template, tokenizer)
 
 
 @pytest.mark.parametrize('changes', [

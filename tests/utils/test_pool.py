@@ -8,12 +8,13 @@ import sys
 import time
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 import evolora
 from evolora.utils import pool
-from evolora.utils.pool import each, run_child
+from evolora.utils.pool import TooMuch, each, run_child, try_forked
 
 
 def dies_once(folder, n):
@@ -126,3 +127,48 @@ def test_no_subprocess_is_checked_by_python_which_loses_the_reason():
     package = Path(evolora.__file__).parent
     assert [p.name for p in package.rglob('*.py') if re.search(
         r'check=True|check_call|check_output|CalledProcessError', p.read_text())] == []
+
+
+def raises_memory_error(): return 'a' * 10**11
+
+
+def is_killed(): os.kill(os.getpid(), signal.SIGKILL)
+
+
+def prints_and_ends():
+    os.write(1, b'a line of the copy')
+    os.write(2, b'a panic of the copy')
+    raise SystemExit(3)
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
+@pytest.mark.parametrize('call, ended', [(raises_memory_error, 'out of memory'), (is_killed, 'killed by signal 9')])
+def test_a_copy_that_is_ended_is_one_line(call, ended):
+    with pytest.raises(TooMuch, match=ended): try_forked(call, seconds=5, memory=1 << 28)
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
+def test_a_copy_prints_nothing_and_changes_nothing(capfd):
+    seen = []
+    for call in (prints_and_ends, lambda: seen.append(1), lambda: 1 / 0): try_forked(call, seconds=5, memory=1 << 28)
+    with pytest.raises(ValueError, match='^a\\?b$'): try_forked(lambda: int_of('a\ud800b'), seconds=5, memory=1 << 28)
+    assert not seen and capfd.readouterr() == ('', '')
+
+
+def int_of(text): raise ValueError(text)
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
+def test_a_copy_of_a_thread_ends_by_itself():
+    found = []
+    thread = Thread(target=lambda: found.append(try_forked(lambda: 1, seconds=5, memory=1 << 28)))
+    thread.start()
+    thread.join(60)
+    assert found == [None]
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
+def test_a_copy_that_waits_for_ever_is_killed(monkeypatch):
+    monkeypatch.setattr(pool, '_WAIT', 0)
+    with pytest.raises(TooMuch, match='killed by signal 9'):
+        try_forked(lambda: time.sleep(600), seconds=1, memory=1 << 28)
