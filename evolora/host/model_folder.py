@@ -6,10 +6,12 @@
 __all__ = ['check_counts', 'check_folder', 'check_weights']
 
 # %% ../../nbs/04_host/06_model_folder.ipynb #mfo00004
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
 from ..utils.files import checked_file, read_json
@@ -73,11 +75,40 @@ def check_folder(folder: Path) -> None:
     if (name := config.get('transformers_weights')) is not None:
         _check_name(name, path, '.safetensors', '.safetensors.index.json')
 
+_FLOATS, _NEVER = ('F64', 'F32', 'F16', 'BF16'), ('BOOL', 'C64')      # kinds of weights; of none, however rounded
+
+def _weight_files(config, folder: Path) -> list[Path]:
+    "The files that transformers reads"
+    name = getattr(config, 'transformers_weights', None) or 'model.safetensors'
+    if name.endswith('.safetensors') and (folder / name).is_file(): return [folder / name]
+    index = folder / (name if name.endswith('.json') else f'{name}.index.json')
+    if not index.is_file(): return sorted(folder.glob('*.safetensors'))
+    return sorted({folder / shard for shard in read_json(index)['weight_map'].values()})
+
+def _check_kinds(config, folder: Path, plan) -> None: # a model without weights
+    "ValueError for weights that are no floating-point numbers: transformers would cast them, whatever they stand for"
+    quantized = getattr(config, 'quantization_config', None) is not None
+    unread = [re.compile(pattern) for pattern in plan._keys_to_ignore_on_load_unexpected or ()]
+    buffers = [name for name, _ in plan.named_buffers()]
+    for file in _weight_files(config, folder):
+        with safe_open(file, 'pt') as tensors:
+            for name in tensors.keys():
+                kind = tensors.get_slice(name).get_dtype()
+                if kind in _FLOATS or quantized and kind not in _NEVER: continue
+                if any(f'.{buffer}'.endswith(f'.{name}') for buffer in buffers): continue
+                if any(pattern.search(name) for pattern in unread): continue
+                raise ValueError(f"{file.name} expected weights in {', '.join(_FLOATS)}, got {name[:60]!r} in {kind}; "
+                                 'take the weights before they were rounded')
+
 def check_weights(config, folder: Path | str) -> None: # or a name of the hub, of which nothing is checked
-    "ValueError for a configuration of more weights than the files of its folder can hold, at four bits a weight"
+    """ValueError for a configuration that the weights of its folder do not fit.
+
+    It describes more weights than the files can hold, at four bits a weight; or the files hold whole numbers, and no
+    quantization_config tells what they stand for."""
     if not isinstance(folder, Path): return
     there = sum(file.stat().st_size for file in folder.glob('*.safetensors'))
     with torch.device('meta'): plan = AutoModelForCausalLM.from_config(config)
     plan.tie_weights()
     if (needed := sum(p.numel() for p in plan.parameters())) > 2 * there: raise ValueError(
         f'its configuration describes {needed:,} weights, and its files have {there:,} bytes')
+    _check_kinds(config, folder, plan)

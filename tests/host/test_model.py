@@ -9,12 +9,12 @@ import torch
 from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoConfig, GPT2Config, GPT2LMHeadModel
 
 from evolora.host import engine
 from evolora.host.adapters import read_tensors
 from evolora.host.model import ARCHITECTURES, Host, byte_tokenizer, load_host, read_config, tiny_host
-from evolora.host.model_folder import check_folder
+from evolora.host.model_folder import check_folder, check_weights
 from evolora.host.saved_state import read_state
 
 PROMPTS = ['What is 17 + 25?', 'Hi', 'Sort the letters: dbac',
@@ -458,6 +458,32 @@ def test_tensors_of_a_rare_type_are_one_line(tmp_path, dtype, size):
     for read in (read_tensors, lambda path: read_state(path, BaseModel, format='x', advice='get it again')):
         with pytest.raises(ValueError) as error: read(path)
         assert '\n' not in str(error.value) and str(path) in str(error.value)
+
+
+@pytest.mark.parametrize('dtype, kind', [(torch.int8, 'I8'), (torch.uint8, 'U8'), (torch.bool, 'BOOL'),
+                                         (torch.int64, 'I64'), (torch.float8_e4m3fn, 'F8_E4M3'),
+                                         (torch.complex64, 'C64')])
+def test_weights_that_would_be_cast_are_refused(folder, dtype, kind):
+    config = AutoConfig.from_pretrained(folder)
+    weigh(folder, lambda name, t: t.double() if 'layers.1.mlp.up' in name else t)
+    check_weights(config, folder)
+    weigh(folder, lambda name, t: t.to(dtype) if 'layers.1.mlp.up' in name else t)
+    with pytest.raises(ValueError, match=f"expected weights in F64, F32, F16, BF16, got '.*mlp.up.*' in {kind};"):
+        check_weights(config, folder)
+
+
+def test_whole_numbers_that_are_no_weights_or_have_a_scale_are_accepted(folder):
+    config, path = AutoConfig.from_pretrained(folder), folder / 'model.safetensors'
+    save_file(load_file(path) | {'model.layers.0.mlp.up_proj.weight': torch.ones(96, 32, dtype=torch.int8)}, path)
+    config.quantization_config = {'quant_method': 'fp8'}
+    check_weights(config, folder)
+    path.rename(folder / 'one.safetensors')
+    (folder / 'model.safetensors.index.json').write_text(json.dumps({'weight_map': {'a': 'one.safetensors'}}))
+    del config.quantization_config
+    with pytest.raises(ValueError, match='one.safetensors expected weights'): check_weights(config, folder)
+    config.transformers_weights = 'other.safetensors'       # what is beside the weights is not read
+    save_file({'a': torch.zeros(1 << 15)}, folder / 'other.safetensors')
+    check_weights(config, folder)
 
 
 @pytest.mark.parametrize('template', ["{{ messages[0].content }}{{ ['a', 'b'] | random }}",
