@@ -15,6 +15,7 @@ from . import pretraining as pretraining
 from . import sampling as sampling
 from . import saved_state as saved_state
 from . import templates as templates
+from . import tokenizer_trial as tokenizer_trial
 from .fast_layers import (
     Beginnings as Beginnings, Causal as Causal, Decoder as Decoder, Glance as Glance, Grid as Grid,
     LAYOUTS as LAYOUTS, Prefix as Prefix, Prefixes as Prefixes, Rest as Rest, reads_whole as reads_whole,
@@ -60,6 +61,9 @@ from .gguf import (
 )
 from .names import (
     EMBEDDED as EMBEDDED, HUB as HUB, host_id as host_id, host_source as host_source, public_name as public_name,
+)
+from .tokenizer_trial import (
+    read_tokenizer as read_tokenizer,
 )
 from .precision import (
     host_device as host_device, host_dtype as host_dtype, margin_of as margin_of,

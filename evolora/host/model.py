@@ -25,7 +25,7 @@ import torch
 import transformers
 from huggingface_hub import constants
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers import logging as transformers_logging
 
 import evolora.host.mechanisms.mechanism_model    # with it, transformers reads folders of mechanisms
@@ -40,6 +40,7 @@ from .precision import host_device, host_dtype, margin_of
 from .sampling import Authors, Below, Kept, copies_of, sample
 from .templates import (MARK, check_repeats, check_template, frozen, ordered_ends, quoted, read, tokens_of, turns_of,
                         written)
+from .tokenizer_trial import read_tokenizer
 from ..tasks.forms import Form, System
 from ..utils.files import digest
 from ..utils.terminal import MAX_THREADS, log
@@ -317,7 +318,7 @@ def _read(source: Path | str, dtype, device: torch.device,
         return model.to(torch.float32 if dtype is None else host_dtype(dtype)), tokenizer, 'rounded blocks'
     name, how = _where(folder or source)
     check_no_adapter(name)
-    tokenizer = AutoTokenizer.from_pretrained(name, padding_side='left', **how)
+    tokenizer = read_tokenizer(name, padding_side='left', **how)
     check_weights(config := AutoConfig.from_pretrained(name, **how), name)
     check_config(config.to_dict(), config)
     saved = getattr(config, 'dtype', None)

@@ -6,6 +6,7 @@
 __all__ = ['belong', 'each', 'last_line', 'run_child', 'TooMuch', 'try_forked']
 
 # %% ../../nbs/01_utils/06_pool.ipynb #6568b1e3
+import faulthandler
 import os
 import signal
 import subprocess
@@ -136,6 +137,7 @@ def _report(work: Callable[[], object], seconds: int, memory: int, file) -> None
     "In the copy: make the calls, write why they refused, and end"
     code = 2
     try:
+        faulthandler.disable()
         for stream in (1, 2): os.dup2(os.open(os.devnull, os.O_WRONLY), stream)     # a panic of Rust prints pages
         os.environ['TOKENIZERS_PARALLELISM'] = 'false'      # its threads are not copied
         _limit(seconds, memory)
