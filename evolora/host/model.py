@@ -153,9 +153,8 @@ class Host:
 
     @cached_property
     def _vocabulary(self) -> int:
-        head = self.model.get_output_embeddings()
-        rows = [m.weight.shape[0] for m in (self.model.get_input_embeddings(), head) if m is not None]
-        return min(rows)
+        parts = self.model.get_input_embeddings(), self.model.get_output_embeddings()
+        return min(part.weight.shape[0] for part in parts if part is not None)
     @cached_property
     def _lean(self) -> bool: return supported(self.model)
     @cached_property
