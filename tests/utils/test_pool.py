@@ -8,7 +8,7 @@ import sys
 import time
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 
 import pytest
 
@@ -168,7 +168,10 @@ def test_a_copy_of_a_thread_ends_by_itself():
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
-def test_a_copy_that_waits_for_ever_is_killed(monkeypatch):
-    monkeypatch.setattr(pool, '_WAIT', 0)
-    with pytest.raises(TooMuch, match='killed by signal 9'):
-        try_forked(lambda: time.sleep(600), seconds=1, memory=1 << 28)
+def test_a_copy_that_waits_for_a_lock_is_killed_and_refuses_nothing(monkeypatch):
+    monkeypatch.setattr(pool, '_WAIT', .1)
+    lock, copies = Lock(), []
+    fork = os.fork
+    monkeypatch.setattr(os, 'fork', lambda: copies.append(fork()) or copies[-1])
+    with lock: try_forked(lock.acquire, seconds=1, memory=1 << 28)
+    with pytest.raises(ProcessLookupError): os.kill(copies[0], 0)
