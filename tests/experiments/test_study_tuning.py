@@ -71,7 +71,7 @@ def test_the_best_settings_go_into_the_study(plan, tmp_path):
     assert {name: sum(r['GFLOPs'] for r in own) for name, own in by.items()} == dict.fromkeys(by, 4 * 20. + 2 * 40.)
     page = report(study).read_text()
     assert 'Tuning: 4 trials of each condition on 24 selection questions, in rounds of 4 at 20 GFLOPs and 2' in page
-    assert 'plasticity.learning_rate 0.01' in page and (tmp_path / 'x/report/tuning.csv').exists()
+    assert r'plasticity.learning\_rate 0.01' in page and (tmp_path / 'x/report/tuning.csv').exists()
 
 
 def test_trials_use_other_seeds_and_no_holdout(plan):
