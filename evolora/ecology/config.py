@@ -89,10 +89,7 @@ class EcologyConfig(BaseModel):
     def but(self, changes: dict | None = None, /, **more) -> 'EcologyConfig':
         "The same with other values, in sections or by dotted names; ValueError in one line for what does not fit"
         values = self.model_dump()
-        for name, value in ((str(k), v) for k, v in ((changes or {}) | more).items()):
-            if name.count('.') > DEEPEST or not all(name.split('.')): raise ValueError(
-                f"{name!r:.60}: unknown key, expected names joined by single dots, like market.bet; see `settings`")
-            _put(values, EcologyConfig, name, value)
+        for name, value in ((changes or {}) | more).items(): _put(values, EcologyConfig, str(name), value)
         try: return EcologyConfig.model_validate(values)
         except ValidationError as e: raise ValueError(validation_line(e, EcologyConfig)) from None
 
@@ -220,7 +217,12 @@ def merged(old: dict, new: dict) -> dict:
                   for k, v in new.items()}
 
 def _put(values: dict, section: type[BaseModel] | None, name: str, value) -> None:
-    "Put a value by its dotted name; a section keeps what is not mentioned, anything else is replaced"
+    """Put a value by its dotted name; a section keeps what is not mentioned, anything else is replaced.
+
+    ValueError for a name of too many parts, or with an empty one, also for a name inside a value.
+    """
+    if name.count('.') > DEEPEST or not all(name.split('.')): raise ValueError(
+        f"{name!r:.60}: unknown key, expected names joined by single dots, like market.bet; see `settings`")
     first, _, rest = name.partition('.')
     inner, kind = values.get(first), _section(section, first) if section and first in section.model_fields else None
     if isinstance(value, BaseModel): value = value.model_dump()

@@ -289,7 +289,7 @@ def seconds(study: Study) -> float:
         for line in read_file(path, 1 << 28).splitlines() if path.exists() else ():
             try: row = parse_json(line)
             except ValueError: continue             # the log decides nothing
-            if isinstance(row, dict) and type(row.get('seconds')) in (int, float):
+            if isinstance(row, dict) and type(row.get('seconds')) in (int, float) and abs(row['seconds']) < 1 << 53:
                 took[path, str(row.get('cell'))] = float(row['seconds'])
     return sum(took.values())
 

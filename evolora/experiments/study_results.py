@@ -7,6 +7,7 @@ __all__ = ['WHOLE', 'WHOLE_CELLS', 'packed', 'unpacked', 'crossed', 'Results', '
            'checked_cell']
 
 # %% ../../nbs/15_experiments/06_study_results.ipynb #67b8c712
+import codecs
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -187,6 +188,8 @@ def each_cell(folder: str | Path) -> Iterator[tuple[str | Path, dict]]:
     texts = chain(((f'{whole}, line {i}', line) for i, line in lines),
                   ((path, read_file(path)) for path in sorted((Path(folder) / 'cells').glob('*.json'))))
     for where, text in texts:
+        text = text.removeprefix(codecs.BOM_UTF8)       # as some editors write it
+        if isinstance(where, str) and not text.strip(): continue        # a blank line between gathered cells
         with about(where): cell = checked_cell(parse_json(text, _MOST))
         yield where, cell
 
@@ -242,6 +245,8 @@ class _Cell(BaseModel):
 
     @model_validator(mode='after')
     def _agree(self):
+        if not all('id' in parts for parts in self.ways.values()):
+            raise ValueError('expected the questions id in every way to answer, got others alone')
         exams = [parts for name, parts in self.ways.items() if name != WHOLE]
         first = exams[0] if exams else {}
         if WHOLE in self.ways and (list(self.ways) != ['served', WHOLE] or set(self.ways[WHOLE]) != set(first)):

@@ -12,9 +12,10 @@ import torch
 def host_device(name: str | None = None) -> torch.device:
     "The device of this name, by default the fastest kind that is there; ValueError where torch has none like it"
     found = 'cuda' if torch.cuda.is_available() else 'mps' if torch.backends.mps.is_available() else 'cpu'
-    try: return torch.empty(0, device=name or found).device
-    except (RuntimeError, AssertionError):
-        raise ValueError(f"expected a device that torch has here, such as cpu, got {name!r}; leave it out") from None
+    try: device = torch.empty(0, device=name or found).device
+    except (RuntimeError, AssertionError): device = torch.device('meta')
+    if device.type != 'meta': return device         # where tensors have no values
+    raise ValueError(f"expected a device that torch has here, such as cpu, got {name!r:.60}; leave it out")
 
 # %% ../../nbs/04_host/09_precision.ipynb #a1c7e010
 _BF16 = ('avx512_bf16', 'amx_bf16', 'avx10_2', 'bf16', 'sve_bf16')
@@ -34,7 +35,7 @@ def host_dtype(dtype: torch.dtype | str | None = None, # what somebody asks for
         as_saved = str(saved).removeprefix('torch.') == 'bfloat16' and multiplies_bfloat16()
         return torch.bfloat16 if as_saved else torch.float32
     found = dtype if isinstance(dtype, torch.dtype) else getattr(torch, str(dtype), None)
-    if isinstance(found, torch.dtype) and found.is_floating_point: return found
+    if isinstance(found, torch.dtype) and found.is_floating_point and found.itemsize > 1: return found
     raise ValueError(f"dtype expected float32, bfloat16 or float16, got {str(dtype)!r}; leave it out for the default")
 
 # %% ../../nbs/04_host/09_precision.ipynb #a1c7e016

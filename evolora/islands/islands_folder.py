@@ -19,10 +19,19 @@ def place_of(folder: str | Path, island: int) -> Path:
 
 def is_islands(folder: str | Path) -> bool: return (Path(folder) / PLAN).is_file()
 
+_NUMBERS = ('island', 'generation', 'alive', 'accuracy', 'energy', 'left', 'arrived', 'late', 'no_seat', 'refused',
+            'seconds')
+
+def _is_status(row) -> bool:
+    "Whether a row has numbers that can be shown, or none, in every place where a number is read"
+    return isinstance(row, dict) and all(x is None or type(x) in (int, float) and abs(x) <= 2**53
+                                         for x in map(row.get, _NUMBERS))
+
 def status_of(folder: str | Path) -> list[dict]:
     "How the islands were when it was last noted: a row each; [] before the first note"
     path = Path(folder) / STATUS
     if not path.exists(): return []
     rows = read_json(path, 1 << 26).get('islands')
-    if isinstance(rows, list) and all(isinstance(r, dict) for r in rows): return rows
-    raise ValueError(f"{path} expected a row an island, got something else; it is written anew when they live on")
+    if isinstance(rows, list) and all(map(_is_status, rows)): return rows
+    raise ValueError(f"{path} expected a row of numbers for each island, got something else; it is written again when "
+                     "the islands continue")

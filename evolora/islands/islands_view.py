@@ -20,9 +20,11 @@ from IPython.display import display
 
 from ..analysis.offline_page import check_page, figure, inert, page, table_html, write_page
 from ..analysis.run_report import CHARTS_HERE, check_place, write_report
+from ..analysis.table_checks import check_tables
 from ..analysis.tables import markdown_table
 from ..analysis.theme import BLUE, GREY, alt
 from ..ecology.run_folder import Run
+from ..ecology.sessions import check_unedited
 from .islands_folder import STATUS, place_of, status_of
 from .plan import Plan, read_plan
 from ..lab.html_views import table_html as small_table
@@ -38,23 +40,27 @@ def drawn_islands(plan: Plan, most: int = _MOST) -> list[int]:
     n = plan.islands.islands
     return [*range(n)] if n <= most else sorted({i * n // most for i in range(most)})
 
+def _tables(run: Run, *names: str) -> dict[str, pd.DataFrame]:
+    "Tables of an island, also generations and society; ValueError if it was edited, or a value cannot be shown"
+    check_unedited(run)
+    tables = {name: run.table(name) for name in (*names, 'generations', 'society')}
+    check_tables(run.folder, tables)
+    return tables
+
 def curves(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
     "A row an island and epoch: accuracy, organelles, and the share of answers by migrants and their descendants"
     plan, rows = read_plan(folder), []
     for i in drawn_islands(plan, most):
         if not (place_of(folder, i) / 'run.json').is_file(): continue
-        run = Run.open(place_of(folder, i))
-        lineage, came = run.table('lineage'), set()
-        births = lineage[lineage['event'] == 'birth']
+        tables, came = _tables(Run.open(place_of(folder, i)), 'lineage', 'episodes'), set()
+        births = tables['lineage'].query("event == 'birth'")
         for name, operator, parents in zip(births['organelle'], births['operator'], births['parents']):
-            if not all(isinstance(x, str) for x in parents or ()): raise ValueError(
-                f"{run.path('lineage')}: expected names of parents, got {parents!r:.60}; restore the file from a copy")
-            if operator == 'migrant' or came & set(parents or ()): came.add(name)
-        episodes = run.table('episodes')
+            if operator == 'migrant' or came & set(parents): came.add(name)
+        episodes = tables['episodes']
         if not len(episodes): continue
         episodes = episodes.assign(epoch=episodes.generation // plan.islands.every, came=episodes.organelle.isin(came))
         found = episodes.groupby('epoch').agg(accuracy=('success', 'mean'), by_migrants=('came', 'mean'))
-        alive = run.table('generations').assign(epoch=lambda t: t.generation // plan.islands.every)
+        alive = tables['generations'].assign(epoch=lambda t: t.generation // plan.islands.every)
         rows.append(found.assign(island=i, alive=alive.groupby('epoch').alive.last()).reset_index().assign(
             generation=lambda t: (t.epoch + 1) * plan.islands.every))
     return pd.concat(rows) if rows else pd.DataFrame(columns=['epoch', 'accuracy', 'by_migrants', 'island', 'alive',
@@ -68,7 +74,7 @@ def crossings(folder: str | Path, most: int = _MOST) -> pd.DataFrame:
     for i in drawn_islands(plan, most):
         if not (place_of(folder, i) / 'run.json').is_file(): continue
         run = Run.open(place_of(folder, i))
-        society = run.table('society')
+        society = _tables(run)['society']
         came = society[(society['part'] == 'migration') & (society['event'] != 'sent')]
         for event, others in zip(came['event'], came['others']):
             if not others: continue

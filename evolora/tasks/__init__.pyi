@@ -80,7 +80,8 @@ from .worlds import (
     new as new, recurring as recurring, register_schedule as register_schedule, skewed as skewed,
 )
 from .question_set import (
-    MOST as MOST, QuestionSet as QuestionSet, message_text as message_text, near_duplicates as near_duplicates,
+    MOST as MOST, QuestionSet as QuestionSet, check_text_alone as check_text_alone, message_text as message_text,
+    near_duplicates as near_duplicates,
 )
 from .rewards import (
     Verifier as Verifier, as_reward as as_reward, from_reward as from_reward, reward_rows as reward_rows,

@@ -27,6 +27,7 @@ from ..utils.randomness import stream as random_stream
 
 # %% ../../nbs/03_tasks/10_task_sets.ipynb #eae216b3
 MAX_TRIES = 100     # draws per wanted task before a cell counts as exhausted
+_IDLE = 60_000      # or draws since the last new task, if this is more than 8 per task that was found
 
 def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Generator,
                  difficulty: float | None = None, # 0 to 1; None draws one per task
@@ -36,11 +37,14 @@ def sample_tasks(cell: Cell, *, stream: str = 'train', n: int, rng: np.random.Ge
     if stream not in STREAMS: raise ValueError(f"expected a stream out of {', '.join(STREAMS)}, got {stream!r}")
     if difficulty is not None and not 0 <= difficulty <= 1:
         raise ValueError(f"difficulty must lie in 0 to 1, got {difficulty}")
-    family, found = family_named(cell.family), {}
+    family, found, idle = family_named(cell.family), {}, 0
     for _ in range(MAX_TRIES * max(n, 20)):
         if len(found) == n: return list(found.values())
+        if idle > max(_IDLE, 8 * len(found)): break
+        before = len(found)
         task = family.draw(rng, cell.depth, rng.random() if difficulty is None else difficulty)
         if stream_of(task) == stream: found.setdefault((task := identified(task)).id, task)
+        idle = 0 if len(found) > before else idle + 1
     if fewer and found: return list(found.values())
     raise ValueError(f"{cell} has no {n} different {stream} tasks at difficulty {difficulty}, "
                      f"only {len(found)} were found; ask for fewer")
@@ -119,6 +123,7 @@ def read_tasks(path: str | Path) -> list[Task]:
     "Read tasks back; a line that is no task is a ValueError that names it"
     tasks = []
     for i, line in enumerate(decoded(read_file(path, 1 << 30), path).encode().splitlines(), 1):
+        if not line.strip(): continue
         try:
             task = Task(**parse_json(line))
             Cell.parse(f'{task.family}:{task.depth}')

@@ -10,6 +10,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Number
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,9 @@ from ..host.model import Host
 from ..tasks.families import Cell
 from ..tasks.family import Task
 from ..tasks.forms import System
-from ..tasks.question_set import message_text
+from ..tasks.question_set import check_text_alone, message_text
 from ..tasks.task_sets import draw_tasks
-from ..utils.files import parse_json, read_lines
+from ..utils.files import checked_file, parse_json, read_lines
 from ..utils.randomness import stream
 
 # %% ../../nbs/13_training/01_examples.ipynb #exa00007
@@ -86,11 +87,15 @@ def _of_row(row, where: str) -> list[Example]:
 
 def _check_meaning(row: dict, where: str) -> None:
     "ValueError for columns of TRL that change what a row means, and are not read"
-    if row.get('label') is False: raise ValueError(f"{where}: expected a reply to learn, got one whose label is false "
-                                                   "(as for KTO); leave it out, or write it as rejected of a pair")
-    tools = row.get('tools')
-    if isinstance(tools, (str, list, np.ndarray)) and len(tools): raise ValueError(
-        f"{where}: expected text alone, got tools, which are not read; leave the row out")
+    label = row.get('label')
+    known = isinstance(label, (bool, np.bool_))
+    if known and not label: raise ValueError(
+        f"{where}: expected a reply to learn, got one whose label is false (as for KTO); leave it out, or write it as "
+        "rejected of a pair")
+    if not known and (isinstance(label, Number) or str(label).strip().casefold() in ('true', 'false')):
+        raise ValueError(f"{where}: expected true or false as label (as for KTO), got {_brief(label)}; write one of "
+                         "these, or rename the column if it means something else")
+    check_text_alone(row, where)
 
 def _prompt_of(row: dict, where: str) -> str | tuple[str, ...]:
     "The prompt of a row: a text, or the turns of a conversation"
@@ -139,15 +144,16 @@ def _examples_in(row, where: str) -> list[Example]:
 
 # %% ../../nbs/13_training/01_examples.ipynb #exa00012
 LONGEST_LINE = 1 << 20      # bytes: a longer line is mostly a whole file in one line
+_MOST = 1 << 32             # bytes of a file
 
 def is_cell(text: str) -> bool: "Whether this is a cell, like string.sort:1, and no path"; return bool(
     re.fullmatch(r'[a-z_.]+:\d+', text))
 
 def _lines(path: Path) -> Iterable[tuple[str, dict]]:
     "(where, row) of each line of a file"
-    try: path.stat()
+    try: checked_file(path, _MOST)
     except OSError as e: raise ValueError(f"{path}: expected a file of JSON lines, got none ({e.strerror})") from None
-    for number, line in read_lines(path, LONGEST_LINE, 1 << 32):
+    for number, line in read_lines(path, LONGEST_LINE, _MOST):
         where = f'{path}, line {number}'
         if not line.strip(): continue
         try: yield where, parse_json(line.removeprefix(codecs.BOM_UTF8), LONGEST_LINE, gaps=True)

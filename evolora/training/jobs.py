@@ -134,7 +134,7 @@ def _short(value) -> str:
     return re.sub(r'[^A-Za-z0-9._+-]+', '-', text)[-40:]
 
 def _checked(settings: dict) -> Job:
-    name = str(settings.get('name', 'adapter'))[:60]
+    name = ' '.join(str(settings.get('name', 'adapter')).split())[:60]
     if wrong := [k for k in settings if k not in Job.model_fields]:
         known = [*FILE_SETTINGS, *Job.model_fields]
         near = [_ELSEWHERE[wrong[0]]] if wrong[0] in _ELSEWHERE else get_close_matches(str(wrong[0]), known, 1)
@@ -197,6 +197,12 @@ def _beside(source, folder: Path):
     if isinstance(source, list): return [_beside(s, folder) if isinstance(s, str) else s for s in source]
     return source
 
+def _check_names(settings) -> None:
+    "ValueError for a key of YAML that is no text, like 1, true or a date"
+    for name in settings if isinstance(settings, dict) else ():
+        if not isinstance(name, str): raise ValueError(
+            f"expected names of settings as keys, got {name!r:.40}, which is no text; write a name like rank")
+
 def read_jobs(path: str | Path) -> JobFile:
     "The jobs of a YAML file; ValueError of one line that names the file"
     path = Path(path)
@@ -211,6 +217,7 @@ def read_jobs(path: str | Path) -> JobFile:
                 raise ValueError(f"{name} expected a whole number from {least}, got {n!r:.40}")
         if not isinstance(jobs, list | None): raise ValueError(f"jobs expected a list, got {jobs!r:.40}; begin each "
                                                                "with -")
+        for settings in (values, *(jobs or ())): _check_names(settings)
         beside = lambda settings: {k: _beside(v, path.parent) if k in ('data', 'validation') else v
                                    for k, v in settings.items()} if isinstance(settings, dict) else settings
         return JobFile(expand_jobs(None if jobs is None else [beside(job) for job in jobs], **beside(values)), **own)

@@ -19,7 +19,7 @@ import shutil
 import socket
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from reprlib import repr as short
@@ -154,7 +154,11 @@ def in_home(path: str | Path, instead: str) -> Path: # what to do where there is
 @contextmanager
 def open_file(path: str | Path, most: float = math.inf) -> Iterator[BinaryIO]: # bytes
     "A plain file, open for reading; ValueError for a device, a pipe, a folder, or a larger file"
-    handle = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0))     # no pipe waits
+    flags = os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0) | getattr(os, 'O_BINARY', 0)     # no pipe waits
+    try: handle = os.open(path, flags)
+    except ValueError: raise ValueError(
+        f"{str(path)!r:.200}: expected the path of a file, got one with a NUL or half of a character (a lone "
+        "surrogate); correct the path") from None
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
@@ -213,11 +217,12 @@ def _check_depth(found) -> None:
         level = [x for part in level for x in (part.values() if isinstance(part, dict) else part)]
     raise ValueError('it is nested too deeply')
 
-def parse_json(data: bytes, most: int = 1 << 20, *, gaps: bool = False): # NaN is null, as in rows of a table
+def parse_json(data: bytes, most: int = 1 << 20, *, gaps: bool = False, # NaN is null, as in rows of a table
+               real: Callable[[str], object] = float): # what makes a number of the text of one with a fraction
     "Strict JSON from untrusted bytes; ValueError for anything else, also for a key that stands twice"
     if len(data) > most: raise ValueError(f'{len(data)} bytes are more than the {most} that it may have')
     constant = (lambda name: None if name == 'NaN' else _refuse(name)) if gaps else _refuse
-    try: found = json.loads(data.decode(), parse_constant=constant, object_pairs_hook=_unique)
+    try: found = json.loads(data.decode(), parse_constant=constant, parse_float=real, object_pairs_hook=_unique)
     except RecursionError: raise ValueError('it is nested too deeply') from None
     if data.count(b'[') + data.count(b'{') > DEEPEST: _check_depth(found)
     return found

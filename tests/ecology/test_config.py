@@ -15,7 +15,9 @@ ALL = sorted(p.stem for p in PRESETS.glob('*.yaml'))
     ({'learning_rate': .1}, 'is plasticity.learning_rate meant'), ({'founders': 99}, 'at most capacity'),
     ({'plasticity.rule': 'hebbian'}, 'change the targets'), ({'market.bet': 'much'}, 'market.bet'),
     ({'market': 3}, 'market'), ({'cells': ['maths:1']}, 'task family'), ({'market.bet.more': 1}, 'market.bet'),
-    ({'.'.join('a' * 5000): 1}, "'a.a.a"), ({'.market': 1}, "'.market'"), ({'market..bet': 1}, "'market..bet'"),
+    ({'.'.join('a' * 5000): 1}, "'a.a.a"),
+    ({'market': {'.'.join('a' * 5000): 1}}, "'a.a.a"), ({'market': {'': 1}}, "'': unknown"),
+    ({'.market': 1}, "'.market'"), ({'market..bet': 1}, "'market..bet'"),
     ({'society.nobody': {}}, 'nobody'), ({'': 1}, 'unknown key'), ({'rank': float('nan')}, 'rank')])
 @pytest.mark.parametrize('way', ['but', 'model_copy'])
 def test_what_does_not_fit_is_one_line(changes, said, way):

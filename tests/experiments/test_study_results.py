@@ -88,6 +88,20 @@ def test_what_is_missing_is_no_number():
     with pytest.raises(ValueError, match='evolora study'): Results([])
 
 
+def test_gathered_cells_may_have_blank_lines_and_a_byte_order_mark(tmp_path):
+    rows = [json.dumps(cell('a', seed, [1, 0])) for seed in (1, 2)]
+    (tmp_path / 'cells.jsonl').write_text('\ufeff' + '\n\n'.join(rows) + '\n \n', encoding='utf-8')
+    assert read_cells(tmp_path) == [json.loads(row) for row in rows]
+
+
+def test_a_cell_without_the_usual_questions_is_refused(tmp_path):
+    ways = cell('a', 1, [1, 0])['ways']
+    (tmp_path / 'cells.jsonl').write_text(json.dumps(cell('a', 1, [1, 0]) | {
+        'ways': {name: {'ood': parts['id']} for name, parts in ways.items()}}))
+    with pytest.raises(ValueError, match='line 1: expected a cell of a study, .*the questions id in every way'):
+        read_cells(tmp_path)
+
+
 @pytest.mark.parametrize('damage', ('', '{', '[]', '{"format": 1}', '{"format": 1, "ways": 1, "hashes": 1, "seed": 1}',
                                     '{"format": 1, "ways": {}, "hashes": {}, "condition": "x", "seed": "1"}',
                                     '{"format": 2, "ways": {}, "hashes": {}, "condition": "x", "seed": 1}'))

@@ -9,7 +9,7 @@ from evolora.experiments.speed import workload
 from evolora.host.model import load_host, recorded_host, tiny_host
 from evolora.organelles.learning_trial import check_learning
 from evolora.organelles.population import Population
-from evolora.host.precision import host_dtype, margin_of
+from evolora.host.precision import host_device, host_dtype, margin_of
 
 
 def kept(folder, dtype):
@@ -33,6 +33,13 @@ def test_a_processor_that_multiplies_bfloat16_does(able, saved, tmp_path, monkey
 def test_what_is_unknown_is_exact():
     assert host_dtype(device=torch.device('cpu')) == torch.float32
     assert host_dtype(device=torch.device('meta'), saved='bfloat16') == 'auto'
+
+
+@pytest.mark.parametrize('read, name', [(host_device, 'meta'), (host_device, 'x\x1b'), (host_dtype, 'float8_e4m3fn'),
+                                        (host_dtype, 'meta'), (host_dtype, 'int8')])
+def test_a_device_without_values_and_a_type_that_nothing_computes_in_are_refused(read, name):
+    with pytest.raises(ValueError, match='expected .*, got .*; leave it out') as error: read(name)
+    assert '\n' not in str(error.value)
 
 
 def test_learning_is_right_in_bfloat16(tmp_path):

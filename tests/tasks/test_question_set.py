@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from evolora.ecology.config import load_config
 from evolora.ecology.ecology import Ecology
 from evolora.host.model import load_host
+from evolora.tasks import task_sets
 from evolora.tasks.families import FAMILIES, Cell, family_hash, register_family
 from evolora.tasks.question_set import QuestionSet, near_duplicates
 from evolora.tasks.splits import stream_of
@@ -194,6 +195,47 @@ def test_a_number_that_no_float_holds_is_refused(tmp_path, name):
     path = tmp_path / 'list.jsonl'
     path.write_text(json.dumps({'question': 'How many?', 'answer': '1', 'depth': 1} | {name: 10**400}))
     with pytest.raises(ValueError, match=f'line 1: expected .*{name}.*got 1000'): QuestionSet('large', path)
+
+
+@pytest.mark.parametrize('written, answer', [
+    ('9007199254740993.0', '9007199254740993'), ('1e23', '1' + 23 * '0'), ('0.1', '0.1'), ('4.10', '4.1'), ('3.0', '3'),
+    ('0.1000000000000000055511151231257827', '0.1000000000000000055511151231257827'), ('1e-400', '1E-400')])
+def test_a_number_keeps_the_digits_that_are_written(tmp_path, written, answer):
+    path = tmp_path / 'list.jsonl'
+    path.write_text(''.join(f'{{"question": "Question {i}?", "answer": {written}, "depth": 1.0}}\n' for i in range(60)))
+    assert {task.answer for task in QuestionSet('digits', path).tasks} == {answer}
+
+
+@pytest.mark.parametrize('depth', ['1.0000000000000000001', '"1.0000000000000000001"', '0.99999999999999999999',
+                                   '1e400', '1e-99999999999999999999', '"sNaN"'])
+def test_a_depth_is_exactly_a_whole_number(tmp_path, depth):
+    path = tmp_path / 'list.jsonl'
+    path.write_text(f'{{"question": "How many?", "answer": "1", "depth": {depth}}}')
+    with pytest.raises(ValueError, match='line 1: expected a') as error: QuestionSet('deep', path)
+    assert '\n' not in str(error.value)
+
+
+def test_a_question_about_an_image_is_refused_unless_its_grader_reads_it():
+    row = ROWS[0] | {'image': 'x.png'}
+    with pytest.raises(ValueError, match='row 1: expected text alone, got a value in the column image'):
+        QuestionSet('seen', [row, *ROWS[1:]])
+    grade = lambda reply, task: float(reply == task.answer)
+    grade.columns = 'image',
+    assert QuestionSet('seen', [row | r for r in ROWS], grade).tasks[0].meta['image'] == 'x.png'
+    assert QuestionSet('none', [r | {'image': None, 'tools': []} for r in ROWS]).questions == len(ROWS)
+
+
+def test_a_cell_with_few_tasks_does_not_draw_for_hours(own, monkeypatch):
+    monkeypatch.setattr(task_sets, '_IDLE', 300)
+    own('few', ROWS)
+    with pytest.raises(ValueError, match='few:1 has no 1000000 different train tasks .* ask for fewer'):
+        draw_tasks([Cell('few', 1)], stream='train', n=10**6)
+
+
+def test_a_pattern_with_half_of_a_character_is_refused():
+    with pytest.raises(ValueError, match='row 1: expected a pattern of RE2, got') as error:
+        QuestionSet('half', [row | {'pattern': '\ud800|.*'} for row in ROWS], 'regex')
+    assert not isinstance(error.value, UnicodeError)
 
 
 @pytest.mark.parametrize('names', [('Question', 'QUESTION'), ('question', ' Question ')])

@@ -1,7 +1,9 @@
 """Data of strangers become examples, or one line that names the row."""
 import json
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -10,6 +12,7 @@ from evolora.tasks.forms import System
 from evolora.tasks.question_set import QuestionSet
 from evolora.training.examples import Example, check_apart, encode_examples, read_examples, split_examples
 from evolora.training.jobs import Job, expand_jobs, read_jobs
+from evolora.utils.files import read_file
 
 texts = st.text(max_size=12) | st.none() | st.integers() | st.lists(st.text(max_size=4), max_size=2)
 message = st.fixed_dictionaries({}, optional=dict(role=st.sampled_from(['system', 'user', 'assistant', 'tool']) | texts,
@@ -111,7 +114,13 @@ CALL = dict(role='assistant', content='', tool_calls=[dict(function=dict(name='a
     (dict(messages=[USER, CALL]), 'got a tool call, which is not read; leave the row out'),
     (dict(messages=[USER, dict(role='tool', content='4')]), 'got a tool call'),
     (dict(chosen=[USER, CALL], rejected=[USER, BAD]), 'got a tool call'),
-    (dict(messages=[USER, GOOD], tools=[dict(name='add')]), 'got tools, which are not read'),
+    (dict(messages=[USER, GOOD], tools=[dict(name='add')]), 'a value in the column tools, which is not read'),
+    (dict(messages=[USER, GOOD], tools=dict(name='add')), 'column tools'),
+    (dict(prompt='2 + 2?', completion='4', images=np.array(['x.png'])), 'column images'),
+    (dict(prompt='2 + 2?', chosen='4', rejected='5', image=object()), 'column image, .* leave the row out'),
+    *((dict(prompt='2 + 2?', completion='5', label=label), 'expected true or false as label .*, got .*rename the col')
+      for label in (0, 1, 0., np.int64(0), 'false', 'True')),
+    (dict(prompt='2 + 2?', completion='5', label=np.bool_(False)), 'label is false'),
     (dict(messages=[USER | dict(content=[dict(type='image', url='x')]), GOOD]), "a part of the type 'image'"),
     (dict(prompt='2 + 2?', completion='5', label=False), 'label is false'),
     (dict(prompt='2 + 2?', completion=[USER, GOOD]), 'completion expected one message, got 2'),
@@ -122,6 +131,26 @@ CALL = dict(role='assistant', content='', tool_calls=[dict(function=dict(name='a
 def test_what_a_row_means_otherwise_is_refused_with_advice_that_fits(row, message):
     with pytest.raises(ValueError, match=f'^row 1: .*{message}') as error: read_examples([row])
     assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('row', [dict(tools=[], images=None), dict(tools='', image=np.array([])), dict(images=np.nan),
+                                 dict(videos=pd.NA, audio={}), dict(label=True), dict(label=None), dict(label='joy')])
+def test_a_column_that_says_nothing_is_ignored(row):
+    assert read_examples([row | dict(prompt='2 + 2?', completion='4')]) == [Example('2 + 2?', '4')]
+
+
+@pytest.mark.parametrize('name', ['a\0b', 'a\ud800b'])
+def test_a_path_that_no_file_can_have_is_named(name):
+    for read in (read_examples, lambda name: read_examples(Path(name)), read_file):
+        with pytest.raises(ValueError, match='path of a file, got one with a NUL or half') as error: read(name)
+        assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize('key', ['1', '1.5', 'true', '~', '2001-01-01', '!!binary aGVsbG8='])
+def test_a_setting_whose_name_is_no_text_is_refused(tmp_path, key):
+    for text in (f'data: a.jsonl\n{key}: 2\n', f'data: a.jsonl\njobs:\n- {{{key}: 2}}\n'):
+        (path := tmp_path / 'jobs.yaml').write_text(text)
+        with pytest.raises(ValueError, match='jobs.yaml: expected names of settings .*no text'): read_jobs(path)
 
 
 def test_a_key_that_stands_twice_is_refused_by_every_reader(tmp_path):
