@@ -24,6 +24,7 @@ from tempfile import TemporaryFile
 from threading import Thread
 
 from .terminal import visible
+from .text import panics_as_errors
 
 # %% ../../nbs/01_utils/06_pool.ipynb #5cbe6720
 def belong() -> None:
@@ -142,7 +143,8 @@ def _report(work: Callable[[], object], seconds: int, memory: int, file) -> None
         os.environ['TOKENIZERS_PARALLELISM'] = 'false'      # its threads are not copied
         _limit(seconds, memory)
         code = 0
-        try: work()
+        try:
+            with panics_as_errors(): work()
         except MemoryError: code = 1
         except ValueError as error:
             file.write(str(error).encode(errors='replace'))
