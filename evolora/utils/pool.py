@@ -117,7 +117,7 @@ def run_child(what: str, command: list, **how) -> subprocess.CompletedProcess: #
     raise ValueError(f'{what} failed: {last_line(done.stderr or done.stdout, done.returncode)}')
 
 # %% ../../nbs/01_utils/06_pool.ipynb #c15620f2
-_WAIT = 5       # times as long as it may compute is waited for a copy, on a busy machine
+_WAIT = 10      # times as long as it may compute is waited for a copy, on a busy machine
 
 def _limit(seconds: int, memory: int) -> None:
     "Let the system end this process after so many seconds of processor time, and refuse it more memory"

@@ -38,9 +38,9 @@ def test_transformers_is_asked_for_the_revision(tmp_path, monkeypatch):
         def from_pretrained(self, name, **how):
             asked.append((name, how['revision'], how['trust_remote_code'], how['local_files_only']))
             return self.given
-    for part, given in (('AutoConfig', made.config), ('AutoTokenizer', made.tokenizer),
-                        ('AutoModelForCausalLM', (made.model, {'missing_keys': []}))):
-        monkeypatch.setattr(f'evolora.host.model.{part}', Stub(given))
+    for part, given in (('model.AutoConfig', made.config), ('tokenizer_trial.AutoTokenizer', made.tokenizer),
+                        ('model.AutoModelForCausalLM', (made.model, {'missing_keys': []}))):
+        monkeypatch.setattr(f'evolora.host.{part}', Stub(given))
     found = load_host('some/model@abc')
     assert read_config('some/model@abc') is made.config
     assert asked == [('some/model', 'abc', False, True)] * 4

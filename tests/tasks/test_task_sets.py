@@ -108,7 +108,7 @@ def test_a_task_that_was_written_is_graded_alike(tmp_path):
 @pytest.mark.parametrize('line', ['{', '[]', '3', 'null', '{"family": "math"}',
                                   '{"family": "maths", "depth": 1, "difficulty": 0, "prompt": "", "answer": ""}',
                                   '{"family": "math", "depth": 5, "difficulty": 0, "prompt": "", "answer": ""}',
-                                  '{"family": 1}', ''])
+                                  '{"family": 1}'])
 def test_a_line_that_is_no_task_is_named(tmp_path, line):
     good = write_tasks(draw_tasks(ID_CELLS, stream='train', n=1), tmp_path / 'good').read_text()
     (bad := tmp_path / 'bad').write_text(good + line + '\n')

@@ -202,6 +202,7 @@ def test_a_template_that_needs_much_memory_never_runs_in_this_process(template, 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
 def test_a_template_in_one_endless_call_is_stopped(monkeypatch):
+    monkeypatch.setattr('evolora.utils.pool._WAIT', 200)        # on a busy machine, too
     monkeypatch.setattr('evolora.host.templates._SECONDS', 0)
     monkeypatch.setattr('evolora.host.templates._in_time', lambda work, seconds: work())     # the call holds the GIL
     tokenizer = byte_tokenizer()
