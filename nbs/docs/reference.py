@@ -43,6 +43,7 @@ ENVIRONMENT = {
     'TMPDIR': 'Where temporary files lie, and Ray’s sockets, where RAY_TMPDIR is not set.',
     'CUDA_VISIBLE_DEVICES': 'Which GPUs there are; a contained process sees them only where its limits ask for one.',
     'OMP_NUM_THREADS': 'Threads of the processor’s arithmetic; workers get as many as this process has.',
+    'COLUMNS': 'The width of the terminal in characters; less than 20 is read as 20. Default: as the terminal says.',
     'FORCE_COLOR': 'Colour in a terminal that does not look like one.',
     'WANDB_MODE': 'Where Weights & Biases sends a tracked run; `offline` unless it is set.',
     'WANDB_PROJECT': 'The project there; `evolora` unless it is set.',
@@ -61,8 +62,8 @@ ENVIRONMENT = {
 }
 # What processes that evolora starts get, set by none but us; and three constants of the system that look alike.
 INTERNAL = {'EVOLORA_CONTAINED', 'EVOLORA_SEARCH', 'EVOLORA_OPENEVOLVE', 'CUDA_CACHE_DISABLE', 'LD_LIBRARY_PATH',
-            'DYLD_LIBRARY_PATH', 'TORCHINDUCTOR_CACHE_DIR', 'JUPYTERLAB_SETTINGS_DIR', 'JUPYTERLAB_WORKSPACES_DIR',
-            'JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'JUPYTER_TOKEN',
+            'DYLD_LIBRARY_PATH', 'TORCHINDUCTOR_CACHE_DIR', 'TOKENIZERS_PARALLELISM', 'JUPYTERLAB_SETTINGS_DIR',
+            'JUPYTERLAB_WORKSPACES_DIR', 'JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'JUPYTER_TOKEN',
             'SC_OPEN_MAX', 'SC_PAGE_SIZE', 'SC_PHYS_PAGES'}
 
 
