@@ -63,8 +63,8 @@ ENVIRONMENT = {
 # What processes that evolora starts get, set by none but us; and three constants of the system that look alike.
 INTERNAL = {'EVOLORA_CONTAINED', 'EVOLORA_SEARCH', 'EVOLORA_OPENEVOLVE', 'CUDA_CACHE_DISABLE', 'LD_LIBRARY_PATH',
             'DYLD_LIBRARY_PATH', 'TORCHINDUCTOR_CACHE_DIR', 'TOKENIZERS_PARALLELISM', 'JUPYTERLAB_SETTINGS_DIR',
-            'JUPYTERLAB_WORKSPACES_DIR', 'JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'JUPYTER_TOKEN',
-            'SC_OPEN_MAX', 'SC_PAGE_SIZE', 'SC_PHYS_PAGES'}
+            'JUPYTERLAB_WORKSPACES_DIR', 'JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR',
+            'JUPYTER_TOKEN', 'SC_OPEN_MAX', 'SC_PAGE_SIZE', 'SC_PHYS_PAGES'}
 
 
 # ---- markdown ------------------------------------------------------------------------------------------------------
