@@ -45,7 +45,8 @@ def _try(tokenizer) -> None:
 
 def read_tokenizer(source: Path | str, **how): # a folder, or a name of the hub; the keywords of `from_pretrained`
     "A tokenizer; ValueError for one that takes too much time or memory, or makes much of little"
-    read = lambda: AutoTokenizer.from_pretrained(source, **how)
+    def read():
+        with panics_as_errors(): return AutoTokenizer.from_pretrained(source, **how)
     # A copy may not use the connections of this process, so what may have to be fetched is read here.
     found = None if isinstance(source, Path) else read()
     try: try_forked(lambda: _try(read() if found is None else found), seconds=_READING, memory=_MEMORY)

@@ -24,7 +24,6 @@ from tempfile import TemporaryFile
 from threading import Thread
 
 from .terminal import visible
-from .text import panics_as_errors
 
 # %% ../../nbs/01_utils/06_pool.ipynb #5cbe6720
 def belong() -> None:
@@ -143,8 +142,7 @@ def _report(work: Callable[[], object], seconds: int, memory: int, file) -> None
         os.environ['TOKENIZERS_PARALLELISM'] = 'false'      # its threads are not copied
         _limit(seconds, memory)
         code = 0
-        try:
-            with panics_as_errors(): work()
+        try: work()
         except MemoryError: code = 1
         except ValueError as error:
             file.write(str(error).encode(errors='replace'))

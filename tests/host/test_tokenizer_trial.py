@@ -74,3 +74,14 @@ def test_a_host_is_refused_before_its_tokenizer_is_read_here(tmp_path, monkeypat
     host.tokenizer.save_pretrained(tmp_path)
     changed(tmp_path, normalizer=replace(A, 'a' * 100_000))
     with pytest.raises(ValueError, match='its tokenizer makes .* expected at most 64 of each'): load_host(tmp_path)
+
+
+def test_a_panic_while_a_tokenizer_is_read_stays_in_the_copy(monkeypatch, tmp_path):
+    class PanicException(BaseException): "As Rust raises it"
+    read = []
+    def panics(source, **how):
+        read.append(source)
+        raise PanicException('no entry')
+    monkeypatch.setattr('evolora.host.tokenizer_trial.AutoTokenizer.from_pretrained', panics)
+    with pytest.raises(ValueError, match='^no entry$'): read_tokenizer(tmp_path)
+    assert not read

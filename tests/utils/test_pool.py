@@ -175,10 +175,3 @@ def test_a_copy_that_waits_for_a_lock_is_killed_and_refuses_nothing(monkeypatch)
     monkeypatch.setattr(os, 'fork', lambda: copies.append(fork()) or copies[-1])
     with lock: try_forked(lock.acquire, seconds=1, memory=1 << 28)
     with pytest.raises(ProcessLookupError): os.kill(copies[0], 0)
-
-
-@pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
-def test_a_panic_in_a_copy_is_a_refusal():
-    class PanicException(BaseException): "As Rust raises it"
-    def panics(): raise PanicException('no entry')
-    with pytest.raises(ValueError, match='^no entry$'): try_forked(panics, seconds=5, memory=1 << 28)
