@@ -147,7 +147,7 @@ def _report(work: Callable[[], object], seconds: int, memory: int, file) -> None
         except ValueError as error:
             file.write(str(error).encode(errors='replace'))
             file.flush()
-        except Exception: pass      # the caller meets it, too
+        except Exception: pass      # the caller meets it itself
     finally: os._exit(code)
 
 def _exit_code(process: int, seconds: float) -> int:
@@ -176,7 +176,7 @@ def try_forked(work: Callable[[], object], *, # what it returns is lost
     if sys.platform != 'linux': return
     with TemporaryFile() as file:
         with warnings.catch_warnings():
-            warnings.simplefilter('ignore', DeprecationWarning)     # of forks beside threads
+            warnings.simplefilter('ignore', DeprecationWarning)     # of forks in a process with threads
             process = os.fork()
         if not process: _report(work, seconds, memory, file)
         code = _exit_code(process, _WAIT * seconds)

@@ -175,15 +175,21 @@ def test_a_template_in_an_endless_loop_is_stopped(monkeypatch):
     assert 'took more than' in survives(check_template, tokenizer)
 
 
+def watched(monkeypatch):
+    "The renderings in this process; those in a copy of it go to the list of the copy"
+    used = []
+    monkeypatch.setattr('evolora.host.templates._applied', lambda *how: used.append(how) or _applied(*how))
+    return used
+
+
 @pytest.mark.skipif(sys.platform != 'linux', reason='no limits of memory')
 @pytest.mark.parametrize('template', ["{{ '%09999999999d' % 1 }}{% endif %}", "{{ '%09999999999d' % 1 }}{{ 1 | no }}"])
 def test_a_template_that_does_not_compile_is_refused_by_the_copy(template, monkeypatch):
-    here, used = os.getpid(), []
-    monkeypatch.setattr('evolora.host.templates._applied', lambda *how: (used.append(os.getpid()), _applied(*how))[1])
+    used = watched(monkeypatch)
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = template
     assert 'its chat template fails' in survives(check_template, tokenizer)
-    assert here not in used
+    assert not used
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
@@ -192,17 +198,16 @@ def test_a_template_that_does_not_compile_is_refused_by_the_copy(template, monke
     "{% if messages | length > 8 %}{{ '%0999999999d' % 1 }}{% endif %}{{ messages[0].content }}"])
 def test_a_template_that_needs_much_memory_never_runs_in_this_process(template, monkeypatch):
     monkeypatch.setattr('evolora.host.templates._MEMORY', 1 << 27)
-    here, used = os.getpid(), []
-    monkeypatch.setattr('evolora.host.templates._applied', lambda *how: (used.append(os.getpid()), _applied(*how))[1])
+    used = watched(monkeypatch)
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = template
     assert 'MemoryError' in survives(check_template, tokenizer)
-    assert here not in used
+    assert not used
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='no copy of the process')
 def test_a_template_in_one_endless_call_is_stopped(monkeypatch):
-    monkeypatch.setattr('evolora.utils.pool._WAIT', 200)        # on a busy machine, too
+    monkeypatch.setattr('evolora.utils.pool._WAIT', 200)        # also on a busy machine
     monkeypatch.setattr('evolora.host.templates._SECONDS', 0)
     monkeypatch.setattr('evolora.host.templates._in_time', lambda work, seconds: work())     # the call holds the GIL
     tokenizer = byte_tokenizer()
